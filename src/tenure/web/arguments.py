@@ -3,25 +3,60 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from tenure.core.job import JobRecord
 from tenure.core.redaction import HIDDEN, redacted
 
-__all__ = ["arguments_of", "brief", "hidden", "pretty", "text_is_shown"]
+if TYPE_CHECKING:
+    from tenure.tasks.task import Task
+
+__all__ = ["Naming", "arguments_of", "brief", "hidden", "naming_of", "pretty", "text_is_shown", "unnamed"]
 
 BRIEF = 120
 """Characters of the arguments in a row of a listing."""
 
 
-def arguments_of(payload: bytes, *, raw: bool) -> list[tuple[str, Any]] | None:
-    """The arguments by name, positional ones under their number; None if the payload cannot be read as a call."""
+Naming = Callable[[Any], Any]
+"""Gives the positional arguments of a call their names, as far as they are known."""
+
+
+def unnamed(call: Any) -> Any:
+    """The call as it is, because the code of its task is not here."""
+    return call
+
+
+def naming_of(task: Task[..., Any] | None) -> Naming:
+    """How to name the positional arguments of calls of this task; None: its code is not here."""
+    if task is None or task.options.raw:
+        return unnamed
+    parameters = task._signature.call.parameters.values()
+    names = [each.name for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    if any(each.kind is each.POSITIONAL_ONLY for each in parameters):
+        return unnamed  # a call cannot name these
+    version = task.options.version
+
+    def named(call: Any) -> Any:
+        args, kwargs = (call.get("args", []), call.get("kwargs", {})) if isinstance(call, dict) else ([], {})
+        if not isinstance(args, list) or not isinstance(kwargs, dict) or not 0 < len(args) <= len(names):
+            return call
+        if call.get("v", 1) != version:
+            return call  # other parameters may have stood there
+        rest = {key: value for key, value in call.items() if key not in {"args", "kwargs"}}
+        return {**rest, "kwargs": {**dict(zip(names, args, strict=False)), **kwargs}}
+
+    return named
+
+
+def arguments_of(payload: bytes, *, raw: bool, naming: Naming = unnamed) -> list[tuple[str, Any]] | None:
+    """The arguments by name, positional ones without a known name under their number; None if the payload is no call."""
     if raw:
         return None
     try:
-        call = msgspec.json.decode(payload)
+        call = naming(msgspec.json.decode(payload))
     except (msgspec.MsgspecError, RecursionError, UnicodeDecodeError):
         return None
     if not isinstance(call, dict):
@@ -43,11 +78,11 @@ def hidden(name: str, value: Any) -> Any:
     return value
 
 
-def brief(job: JobRecord, show: str) -> str:
+def brief(job: JobRecord, show: str, naming: Naming = unnamed) -> str:
     """The arguments in one line, cut to `BRIEF` characters."""
     if show == "hidden":
         return ""
-    call = arguments_of(job.payload, raw=job.raw)
+    call = arguments_of(job.payload, raw=job.raw, naming=naming)
     if call is None:
         # A payload that was cut for the listing is no JSON any more, and what cannot be read cannot be searched for secrets.
         return job.payload[:BRIEF].decode("utf-8", "replace") if job.raw else "…"
@@ -59,7 +94,7 @@ def brief(job: JobRecord, show: str) -> str:
     return text if len(text) <= BRIEF else text[: BRIEF - 1] + "…"
 
 
-def text_is_shown(job: JobRecord, text: str) -> bool:
+def text_is_shown(job: JobRecord, text: str, naming: Naming = unnamed) -> bool:
     """Whether the job's arguments, as far as they are not hidden, or its error contain this text.
 
     A store searches in whole payloads. Its answer must be checked with this, because otherwise a viewer could find out a hidden value
@@ -73,7 +108,7 @@ def text_is_shown(job: JobRecord, text: str) -> bool:
     if arguments_of(job.payload, raw=False) is None:
         return False
     try:
-        shown = hidden("", msgspec.json.decode(job.payload))
+        shown = hidden("", naming(msgspec.json.decode(job.payload)))
         # Producers write JSON with and without spaces between its parts.
         return text in msgspec.json.encode(shown).decode() or text in json.dumps(shown, ensure_ascii=False)
     except RecursionError:

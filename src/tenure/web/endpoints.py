@@ -199,8 +199,8 @@ async def jobs(asked: Asked) -> Any:
     site = asked.site
     search = replace(_search(asked, asked.query), limit=asked.query.limit, cursor=asked.query.cursor, look=LOOK)
     page = await site.read(site.store.search(replace(search_for_text(search), brief=None)))
-    found = [job for job in page.jobs if search.text is None or text_is_shown(job, search.text)]
-    documents = [shown_job(job_document(job), site.show) for job in found]
+    found = [job for job in page.jobs if search.text is None or text_is_shown(job, search.text, site.naming(job.task))]
+    documents = [shown_job(job_document(job), site.show, site.naming(job.task)) for job in found]
     return {"jobs": documents, "cursor": page.cursor, "searched": page.searched}
 
 
@@ -221,7 +221,7 @@ async def job(asked: Asked) -> Any:
     if record is None:
         raise JobNotFound(job_id)
     edges = await asked.site.read(store.edges(record.id, EDGES))
-    return shown_job(whole_job_document(record, edges), asked.site.show)
+    return shown_job(whole_job_document(record, edges), asked.site.show, asked.site.naming(record.task))
 
 
 @endpoint("GET", "/jobs/{id}/explain", schemas.ExplanationDocument)
@@ -506,7 +506,7 @@ async def schedule(asked: Asked) -> Any:
     if found.unreadable is not None:
         raise NotFound(found.unreadable)
     states = await site.read(history_states(site.store, found))
-    return shown_schedule(whole_schedule_document(found, states), site.show)
+    return shown_schedule(whole_schedule_document(found, states), site.show, site.naming(found.task))
 
 
 # Acting.

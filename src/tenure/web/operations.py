@@ -20,7 +20,7 @@ from tenure.jobs.audit import described, note
 from tenure.jobs.bulk import delete_without_dependents
 from tenure.stores.base import BATCH
 from tenure.stores.values import Page, Search, VerdictKind
-from tenure.web.arguments import text_is_shown
+from tenure.web.arguments import Naming, text_is_shown
 
 if TYPE_CHECKING:
     from tenure.web.site import Site
@@ -126,9 +126,9 @@ class Operation:
         """How long it has worked."""
         return (self.ended_at or time.monotonic()) - self.began_at if self.began_at else 0.0
 
-    def fits(self, job: JobRecord) -> bool:
+    def fits(self, job: JobRecord, naming: Naming) -> bool:
         """Whether the job that the store found may be acted on: its text is no hidden one, and it is as it was when the count began."""
-        if self.search.text is not None and not text_is_shown(job, self.search.text):
+        if self.search.text is not None and not text_is_shown(job, self.search.text, naming):
             return False
         return self.action != "retry" or job.successor is None
 
@@ -218,7 +218,9 @@ class Operations:
                 return
             page = await self._site.read(self._page(operation, cursor, COUNT_LOOK))
             operation.looked += page.searched
-            operation.found += sum(operation.fits(job) and operation.unchanged(job) for job in page.jobs)
+            operation.found += sum(
+                operation.fits(job, self._site.naming(job.task)) and operation.unchanged(job) for job in page.jobs
+            )
             if (cursor := page.cursor) is None:
                 operation.exact = True
                 break
@@ -288,7 +290,7 @@ class Operations:
         while not operation.stopping:
             began = time.monotonic()
             page = await self._persistently(operation, partial(self._page, operation, cursor, 2 * BATCH))
-            fitting = [job for job in page.jobs if operation.fits(job)]
+            fitting = [job for job in page.jobs if operation.fits(job, self._site.naming(job.task))]
             ids = [job.id for job in fitting if operation.unchanged(job)]
             operation.passed += len(fitting) - len(ids)
             if ids:

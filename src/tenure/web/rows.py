@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from tenure.core.job import JobRecord, State
-from tenure.web.arguments import brief
+from tenure.web.arguments import Naming, brief, unnamed
 
 __all__ = ["JobRow", "row_of"]
 
@@ -27,7 +27,7 @@ class JobRow(msgspec.Struct, frozen=True, kw_only=True):
     says: str
 
 
-def row_of(job: JobRecord, show: str) -> JobRow:
+def row_of(job: JobRecord, show: str, naming: Naming = unnamed) -> JobRow:
     """A job as a row."""
     at, kind = _instant(job)
     limit = job.max_attempts
@@ -38,7 +38,7 @@ def row_of(job: JobRecord, show: str) -> JobRow:
         task=job.task,
         queue=job.queue,
         label=job.label,
-        arguments=brief(job, show),
+        arguments=brief(job, show, naming),
         attempt="" if not job.attempt else f"{job.attempt} of {limit}" if limit else str(job.attempt),
         at=at,
         at_kind=kind,

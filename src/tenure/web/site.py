@@ -17,6 +17,7 @@ from tenure.jobs.snapshot_reader import SnapshotReader
 from tenure.stores import masked
 from tenure.stores.base import Store
 from tenure.web.access import Access, Auth, Identity, Open, Role
+from tenure.web.arguments import Naming, naming_of
 from tenure.web.examination import Examinations
 from tenure.web.guard import Guard
 from tenure.web.operations import Operations
@@ -121,7 +122,7 @@ class Site:
         self.tail = EventTail(self)
         self.examinations = Examinations(self)
         self.operations = Operations(self)
-        self.walks = Walks(lambda job: row_of(job, show))
+        self.walks = Walks(lambda job: row_of(job, show, self.naming(job.task)))
         self._drafts: dict[tuple[str, str], str] = {}
         self.recent = Recent()
         self.placeholder = f"csrf-{secrets.token_hex(16)}"
@@ -141,6 +142,10 @@ class Site:
         if self._store is None:
             self._store = self.app.internals.new_store()
         return self._store
+
+    def naming(self, task: str) -> Naming:
+        """How to name the positional arguments of calls of this task, by its code if that is here."""
+        return naming_of(self.app.tasks.get(task))
 
     async def read(self, call: Awaitable[T]) -> T:
         """Await a read of the store. `StoreUnavailable` if it takes too long."""

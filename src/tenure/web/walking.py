@@ -66,7 +66,9 @@ class Walk(Generic[Row]):
     async def _call(self, site: Site, search: Search) -> None:
         left = search.limit - len(self.rows)
         page = await site.read(site.store.search(search_for_text(replace(search, cursor=self.cursor, limit=left))))
-        self.rows += [self._row_of(job) for job in page.jobs if search.text is None or text_is_shown(job, search.text)]
+        for job in page.jobs:
+            if search.text is None or text_is_shown(job, search.text, site.naming(job.task)):
+                self.rows.append(self._row_of(job))
         self.cursor = page.cursor
         self.looked += page.searched
         self.over = page.cursor is None or len(self.rows) >= search.limit or self.looked >= FARTHEST

@@ -12,7 +12,7 @@ from tenure.core.origin import user_tags
 from tenure.core.redaction import HIDDEN, redacted
 from tenure.errors import TenureError
 from tenure.tasks.task import Call
-from tenure.web.arguments import arguments_of, hidden, pretty
+from tenure.web.arguments import Naming, arguments_of, hidden, pretty
 
 if TYPE_CHECKING:
     from tenure.web.site import Site
@@ -46,10 +46,10 @@ def obstacle(record: JobRecord, show: str) -> str:
     return ""
 
 
-def written_call(record: JobRecord) -> str:
+def written_call(record: JobRecord, naming: Naming) -> str:
     """The call as JSON, as it is offered for changes: secrets are hidden, and stay as they are unless they are written anew."""
     try:
-        return pretty(hidden("", msgspec.json.decode(record.payload)))
+        return pretty(hidden("", naming(msgspec.json.decode(record.payload))))
     except (msgspec.MsgspecError, RecursionError):
         return pretty({"args": [], "kwargs": {}})
 
@@ -62,7 +62,7 @@ async def run_again(site: Site, record: JobRecord, text: str, new_id: str) -> st
     """
     if why := obstacle(record, site.show):
         raise Refused(why)
-    call = _restored(_json(text), _decoded(record.payload), "")
+    call = _restored(_json(text), site.naming(record.task)(_decoded(record.payload)), "")
     payload = msgspec.json.encode(call)
     if HIDDEN.encode() in payload:
         raise Refused(f"write a value in place of {HIDDEN}, which stands where nothing was hidden")

@@ -13,7 +13,7 @@ from tenure.core.measures import OTHERS, HistoryRow, HistorySearch, slot_of
 from tenure.errors import PayloadError
 from tenure.stores.base import BATCH
 from tenure.stores.values import Search
-from tenure.web.arguments import arguments_of, hidden, pretty
+from tenure.web.arguments import Naming, arguments_of, hidden, pretty
 from tenure.web.charts import Column, spark
 from tenure.web.page import Address, Page, Region
 
@@ -116,7 +116,7 @@ async def broken(site: Site, at: Address) -> Page:
     page = await _page(site, at, State.BROKEN)
     found = await site.read(site.store.search(Search(state=State.BROKEN, limit=SHOWN_JOBS, brief=PAYLOAD)))
     shown = site.show != "hidden"
-    view = BrokenView(tuple(_broken_job(job, shown=shown) for job in found.jobs), shown)
+    view = BrokenView(tuple(_broken_job(job, site.naming(job.task), shown=shown) for job in found.jobs), shown)
     return msgspec.structs.replace(page, regions=(*page.regions, Region("jobs", "failed/broken.html", view)))
 
 
@@ -216,8 +216,8 @@ def _group(state: State, key: tuple[str, str], values: Sequence[float], day: flo
 # The bytes of broken jobs.
 
 
-def _broken_job(job: JobRecord, *, shown: bool) -> BrokenJob:
-    call = arguments_of(job.payload, raw=job.raw)
+def _broken_job(job: JobRecord, naming: Naming, *, shown: bool) -> BrokenJob:
+    call = arguments_of(job.payload, raw=job.raw, naming=naming)
     too_long = len(job.payload) >= PAYLOAD
     return BrokenJob(
         id=job.id,

@@ -12,7 +12,7 @@ from tenure.core.redaction import redact
 from tenure.core.units import duration
 from tenure.explain import Explanation, explain_by
 from tenure.stores.values import EdgeInfo
-from tenure.web.arguments import arguments_of, hidden, pretty
+from tenure.web.arguments import Naming, arguments_of, hidden, pretty
 from tenure.web.page import Address, Page, Region
 from tenure.web.timeline import Timeline, timeline_of
 from tenure.web.written import obstacle
@@ -117,7 +117,7 @@ async def job(site: Site, at: Address) -> Page:
             Region(
                 "life", "job/life.html", LifeView(timeline_of(record, snapshot.now), _attempts(record), _tail(record))
             ),
-            Region("data", "job/data.html", _data(record, edges, site.show)),
+            Region("data", "job/data.html", _data(record, edges, site.show, site.naming(record.task))),
         ),
     )
 
@@ -204,8 +204,8 @@ def _attempt(attempt: AttemptRecord, record: JobRecord) -> AttemptView:
     )
 
 
-def _data(record: JobRecord, edges: list[EdgeInfo], show: str) -> DataView:
-    call = arguments_of(record.payload, raw=record.raw)
+def _data(record: JobRecord, edges: list[EdgeInfo], show: str, naming: Naming) -> DataView:
+    call = arguments_of(record.payload, raw=record.raw, naming=naming)
     shown = show != "hidden"
     arguments = tuple((name, _text(hidden(name, value))) for name, value in call or ()) if shown else ()
     raw = record.payload[:LONGEST].decode("utf-8", "replace") if call is None and shown else ""

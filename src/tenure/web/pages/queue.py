@@ -125,7 +125,7 @@ async def latest_jobs(site: Site, search: Search, limit: int) -> tuple[JobRow, .
     """The first jobs that a search finds in one call, as rows; kept for some seconds."""
     wanted = msgspec.structs.replace(search, limit=limit, look=LOOK, brief=BRIEF)
     page = await site.recent.get(wanted, KEPT, lambda: site.read(site.store.search(wanted)))
-    return tuple(row_of(job, site.show) for job in page.jobs)
+    return tuple(row_of(job, site.show, site.naming(job.task)) for job in page.jobs)
 
 
 def _head(info: QueueInfo, snapshot: Snapshot) -> QueueHead:

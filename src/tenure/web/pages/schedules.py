@@ -19,7 +19,7 @@ from tenure.core.units import duration
 from tenure.core.when import Cron, When, words, zone_of
 from tenure.errors import ScheduleNotFound, StoreError, TenureError
 from tenure.jobs.schedules import PastTick, Schedule, find_schedule
-from tenure.web.arguments import arguments_of, hidden, pretty
+from tenure.web.arguments import Naming, arguments_of, hidden, pretty
 from tenure.web.charts import Column
 from tenure.web.page import Address, Page, Region
 from tenure.web.pages.flows import MissingView
@@ -219,7 +219,7 @@ async def schedule(site: Site, at: Address) -> Page:
         key = ("schedule", found.name, found._record.version)
         states = await site.recent.get(key, SECONDARY, lambda: _states(site, found))
         regions.append(Region("ticks", "schedule/ticks.html", _ticks_view(found, states)))
-        regions.append(Region("call", "schedule/call.html", _call_view(found, site.show)))
+        regions.append(Region("call", "schedule/call.html", _call_view(found, site.show, site.naming(found.task))))
     return Page(title=found.name, kind="schedule", every=2.0, regions=tuple(regions))
 
 
@@ -331,7 +331,7 @@ def _past(tick: PastTick, states: Mapping[str, str], *, is_flow: bool) -> PastRo
     return PastRow(tick.tick.timestamp(), tick.end.value, ENDS[tick.end], tick.at.timestamp(), job, path, state, says)
 
 
-def _call_view(found: Schedule, show: str) -> CallView:
+def _call_view(found: Schedule, show: str, naming: Naming) -> CallView:
     """What it enqueues, with secrets hidden."""
     job = found._settings.effective.job
     headers = tuple(redact(job.headers or {}).items())
@@ -341,7 +341,7 @@ def _call_view(found: Schedule, show: str) -> CallView:
         texts = {} if job.step.writes is None else job.step.writes.attributes
         values = [(name, msgspec.json.decode(text)) for name, text in texts.items()]
         return CallView(True, "attributes", tuple((name, _text(name, value)) for name, value in values), "", headers)
-    call = arguments_of(job.payload, raw=job.raw)
+    call = arguments_of(job.payload, raw=job.raw, naming=naming)
     raw = job.payload[:LONGEST].decode("utf-8", "replace") if call is None else ""
     return CallView(True, "arguments", tuple((name, _text(name, value)) for name, value in call or ()), raw, headers)
 

@@ -45,7 +45,7 @@ async def again(site: Site, at: Address) -> Page:
     if record is None:
         return _missing()
     why = obstacle(record, site.show)
-    text = "" if why else site.take_draft(at.viewer, at.path) or written_call(record)
+    text = "" if why else site.take_draft(at.viewer, at.path) or written_call(record, site.naming(record.task))
     if len(text) > LONGEST:
         why, text = f"its arguments have {len(text):,} characters, which is too much for a form", ""
     view = _view(site, record, text, new=new_id(), obstacle=why)
