@@ -7,6 +7,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.types import ASGIApp
@@ -213,5 +214,7 @@ class Site:
 
 
 def _title_of(app: App) -> str:
-    """The last part of the store's URL: the name of a file or a database."""
-    return masked(app.url).rstrip("/").rpartition("/")[2].partition("?")[0] or "tenure"
+    """The name of the store's file or database; its host, if the name says nothing."""
+    whole = masked(app.url).partition("?")[0].rstrip("/")
+    name = whole.rpartition("/")[2].rstrip(":")
+    return (urlsplit(whole).hostname or "tenure") if name.isdigit() or name in {"", "postgres"} else name

@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 import msgspec
 
+from tenure.core.checks import seconds
 from tenure.core.job import JobRecord, State
 from tenure.core.measures import OTHERS, HistoryRow, HistorySearch, slot_of
 from tenure.errors import PayloadError
@@ -68,6 +69,12 @@ class TabsView(msgspec.Struct, frozen=True):
     counts: tuple[tuple[str, int], ...]
     more: bool
     """Whether there are queues that were not counted."""
+
+    kept: int
+    """How many of each queue are kept by default, the latest ones."""
+
+    kept_for: float
+    """Seconds that they are kept by default."""
 
 
 class GroupsView(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,13 +143,17 @@ async def _page(site: Site, at: Address, state: State) -> Page:
         complete=found.cursor is None,
         ever=bool(snapshot.queues),
     )
-    title = state.value.capitalize()
+    title, keep = state.value.capitalize(), site.app.options.keep
     return Page(
         title=f"({number:,}) {title}" if number else title,
         kind="failed",
         every=1.0,
         regions=(
-            Region("states", "failed/states.html", TabsView(state.value, counts, snapshot.more)),
+            Region(
+                "states",
+                "failed/states.html",
+                TabsView(state.value, counts, snapshot.more, keep.count, seconds(keep.failed, "failed")),
+            ),
             Region("groups", "failed/groups.html", view),
         ),
     )
