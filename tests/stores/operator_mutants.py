@@ -22,7 +22,7 @@ from tests.stores.mutants import mutant
 # Headers.
 
 
-@mutant("test_headers_come_back_with_every_record")
+@mutant("test_headers_come_back_with_every_record", machine="long")
 def a_retry_loses_the_headers(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
@@ -34,7 +34,7 @@ def a_retry_loses_the_headers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settling, "requeue", requeue)
 
 
-@mutant("test_headers_come_back_with_every_record")
+@mutant("test_headers_come_back_with_every_record", machine="long")
 def an_operators_retry_loses_the_headers(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
@@ -45,7 +45,7 @@ def an_operators_retry_loses_the_headers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(operating, "_retry", retry)
 
 
-@mutant("test_headers_come_back_with_every_record")
+@mutant("test_headers_come_back_with_every_record", machine="long")
 def leases_have_no_headers(patch: pytest.MonkeyPatch) -> None:
     original = leasing._lease
 
@@ -61,12 +61,12 @@ def _record(patch: pytest.MonkeyPatch, shown: Callable[[JobRecord], JobRecord]) 
     patch.setattr(StoredJob, "record", lambda job, boot: shown(original(job, boot)))
 
 
-@mutant("test_a_job_without_headers_has_none")
+@mutant("test_a_job_without_headers_has_none", machine="long")
 def no_headers_are_an_empty_mapping(patch: pytest.MonkeyPatch) -> None:
     _record(patch, lambda job: replace(job, headers=job.headers or {}))
 
 
-@mutant("test_headers_are_kept_as_they_were_given")
+@mutant("test_headers_are_kept_as_they_were_given", machine="long")
 def empty_headers_are_dropped(patch: pytest.MonkeyPatch) -> None:
     def shown(job: JobRecord) -> JobRecord:
         return replace(job, headers={name: text for name, text in (job.headers or {}).items() if text} or None)
@@ -74,7 +74,7 @@ def empty_headers_are_dropped(patch: pytest.MonkeyPatch) -> None:
     _record(patch, shown)
 
 
-@mutant("test_headers_are_part_of_no_unique_key")
+@mutant("test_headers_are_part_of_no_unique_key", machine="long")
 def headers_are_part_of_the_unique_key(patch: pytest.MonkeyPatch) -> None:
     original = enqueueing.enqueue
 
@@ -94,7 +94,7 @@ def entries_lose_their_headers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(inbox, "read", without)
 
 
-@mutant("test_children_and_successors_have_the_headers_that_they_were_given")
+@mutant("test_children_and_successors_have_the_headers_that_they_were_given", machine="long")
 def a_successor_has_the_headers_of_the_step_before(patch: pytest.MonkeyPatch) -> None:
     original = settling._finish
 
@@ -106,7 +106,7 @@ def a_successor_has_the_headers_of_the_step_before(patch: pytest.MonkeyPatch) ->
     patch.setattr(settling, "_finish", finish)
 
 
-@mutant("test_jobs_of_schedules_have_the_headers_of_their_schedule")
+@mutant("test_jobs_of_schedules_have_the_headers_of_their_schedule", machine="long")
 def what_a_schedule_enqueues_has_no_headers(patch: pytest.MonkeyPatch) -> None:
     original = enqueueing.enqueue
     patch.setattr(schedules, "enqueue", lambda data, jobs: original(data, [replace(job, headers=None) for job in jobs]))
@@ -126,12 +126,12 @@ def _all_edges(job: StoredJob) -> list[EdgeInfo]:
     return [EdgeInfo(edge.blocker, edge.open) for edge in job.edges]
 
 
-@mutant("test_a_job_knows_what_it_was_told_to_wait_for")
+@mutant("test_a_job_knows_what_it_was_told_to_wait_for", machine="long")
 def closed_edges_are_not_listed(patch: pytest.MonkeyPatch) -> None:
     _edges(patch, lambda _, job: [edge for edge in _all_edges(job) if edge.open])
 
 
-@mutant("test_a_job_knows_what_it_was_told_to_wait_for")
+@mutant("test_a_job_knows_what_it_was_told_to_wait_for", machine="long")
 def edges_of_a_final_job_are_closed(patch: pytest.MonkeyPatch) -> None:
     _edges(patch, lambda _, job: [EdgeInfo(edge.blocker, edge.open and not job.state.final) for edge in job.edges])
 
@@ -141,7 +141,7 @@ def a_blocker_that_was_named_twice_is_listed_once(patch: pytest.MonkeyPatch) -> 
     _edges(patch, lambda _, job: list({edge.blocker: edge for edge in _all_edges(job)}.values()))
 
 
-@mutant("test_edges_are_known_after_the_blocker_has_gone", keep=0.0)
+@mutant("test_edges_are_known_after_the_blocker_has_gone", keep=0.0, machine="long")
 def edges_go_with_their_blocker(patch: pytest.MonkeyPatch) -> None:
     _edges(patch, lambda data, job: [edge for edge in _all_edges(job) if edge.blocker in data.jobs])
 
@@ -179,7 +179,7 @@ def an_order_is_for_all_workers(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(MemoryStore, "order", order)
 
 
-@mutant("test_an_order_to_an_unknown_worker_is_refused")
+@mutant("test_an_order_to_an_unknown_worker_is_refused", machine="long")
 def an_order_to_an_unknown_worker_is_accepted(patch: pytest.MonkeyPatch) -> None:
     original = MemoryStore.order
 
@@ -229,12 +229,12 @@ def _wanted(patch: pytest.MonkeyPatch, wanted: Callable[[StoredJob, Search], boo
     )
 
 
-@mutant("test_waiting_jobs_are_listed_by_parts")
+@mutant("test_waiting_jobs_are_listed_by_parts", machine="long")
 def scheduled_jobs_are_listed_with_those_in_line(patch: pytest.MonkeyPatch) -> None:
     _search(patch, lambda search: replace(search, scheduled=search.scheduled or None))
 
 
-@mutant("test_waiting_jobs_are_listed_by_parts")
+@mutant("test_waiting_jobs_are_listed_by_parts", machine="long")
 def jobs_in_line_are_listed_with_scheduled_ones(patch: pytest.MonkeyPatch) -> None:
     _search(patch, lambda search: replace(search, scheduled=None if search.scheduled else search.scheduled))
 
@@ -252,7 +252,7 @@ def jobs_that_are_due_are_listed_with_those_in_line(patch: pytest.MonkeyPatch) -
     patch.setattr(reading, "search", search)
 
 
-@mutant("test_jobs_are_found_by_the_type_of_their_error")
+@mutant("test_jobs_are_found_by_the_type_of_their_error", machine="long")
 def the_type_of_an_error_is_compared_by_its_beginning(patch: pytest.MonkeyPatch) -> None:
     def wanted(job: StoredJob, search: Search) -> bool:
         return search.error is None or (job.error is not None and job.error.type.startswith(search.error))
@@ -260,17 +260,17 @@ def the_type_of_an_error_is_compared_by_its_beginning(patch: pytest.MonkeyPatch)
     _wanted(patch, wanted, error=None)
 
 
-@mutant("test_jobs_are_found_by_the_type_of_their_error")
+@mutant("test_jobs_are_found_by_the_type_of_their_error", machine="long")
 def errors_are_those_of_failed_jobs(patch: pytest.MonkeyPatch) -> None:
     _wanted(patch, lambda job, search: search.error is None or job.state is State.FAILED)
 
 
-@mutant("test_jobs_are_found_by_their_worker")
+@mutant("test_jobs_are_found_by_their_worker", machine="long")
 def only_running_jobs_have_a_worker(patch: pytest.MonkeyPatch) -> None:
     _wanted(patch, lambda job, search: search.worker is None or job.state is State.RUNNING)
 
 
-@mutant("test_jobs_are_found_by_their_worker")
+@mutant("test_jobs_are_found_by_their_worker", machine="long")
 def waiting_jobs_have_no_worker(patch: pytest.MonkeyPatch) -> None:
     _wanted(patch, lambda job, search: search.worker is None or job.state is not State.WAITING)
 
@@ -285,17 +285,17 @@ def _contains(patch: pytest.MonkeyPatch, texts: Callable[[StoredJob, ErrorInfo],
     patch.setattr(reading, "_contains", contains)
 
 
-@mutant("test_jobs_are_found_by_a_text", state=None)
+@mutant("test_jobs_are_found_by_a_text", state=None, machine="long")
 def a_text_is_not_looked_for_in_payloads(patch: pytest.MonkeyPatch) -> None:
     _contains(patch, lambda job, error: (error.type, error.message))
 
 
-@mutant("test_jobs_are_found_by_a_text", state=None)
+@mutant("test_jobs_are_found_by_a_text", state=None, machine="long")
 def a_text_is_not_looked_for_in_types(patch: pytest.MonkeyPatch) -> None:
     _contains(patch, lambda job, error: (job.new.payload, error.message))
 
 
-@mutant("test_jobs_are_found_by_a_text", state=State.FAILED)
+@mutant("test_jobs_are_found_by_a_text", state=State.FAILED, machine="long")
 def a_text_is_looked_for_in_tracebacks(patch: pytest.MonkeyPatch) -> None:
     _contains(patch, lambda job, error: (job.new.payload, error.type, error.message, error.traceback or ""))
 
@@ -305,7 +305,7 @@ def a_text_is_looked_for_in_results(patch: pytest.MonkeyPatch) -> None:
     _contains(patch, lambda job, error: (job.new.payload, error.type, error.message, job.result or ""))
 
 
-@mutant("test_jobs_are_found_by_a_text", state=None)
+@mutant("test_jobs_are_found_by_a_text", state=None, machine="long")
 def a_text_is_found_in_any_case(patch: pytest.MonkeyPatch) -> None:
     original = reading._contains
 
@@ -315,12 +315,12 @@ def a_text_is_found_in_any_case(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(reading, "_contains", contains)
 
 
-@mutant("test_a_text_is_found_byte_for_byte", text="Zoë")
+@mutant("test_a_text_is_found_byte_for_byte", text="Zoë", machine="long")
 def payloads_that_are_not_text_are_not_looked_at(patch: pytest.MonkeyPatch) -> None:
     _contains(patch, lambda job, error: (job.new.payload.decode("ascii", "ignore"), error.type, error.message))
 
 
-@mutant("test_final_jobs_are_listed_from_an_end_on")
+@mutant("test_final_jobs_are_listed_from_an_end_on", machine="long")
 def the_end_to_begin_with_is_left_out(patch: pytest.MonkeyPatch) -> None:
     original = reading._listed
 
@@ -346,7 +346,7 @@ def a_listing_looks_at_the_ends_that_it_leaves_out(patch: pytest.MonkeyPatch) ->
     patch.setattr(reading, "_wanted", lambda job, search: wanted(job, search) and ended(job, search))
 
 
-@mutant("test_a_call_looks_at_as_many_rows_as_it_is_told")
+@mutant("test_a_call_looks_at_as_many_rows_as_it_is_told", machine="long")
 def a_search_looks_at_all_rows(patch: pytest.MonkeyPatch) -> None:
     _search(patch, lambda search: replace(search, look=LOOK))
 
@@ -361,7 +361,7 @@ def _shortened(patch: pytest.MonkeyPatch, restored: Callable[[JobRecord, JobReco
     patch.setattr(reading, "shortened", lambda job, most: job if most is None else restored(shortened(job, most), job))
 
 
-@mutant("test_jobs_are_listed_in_brief")
+@mutant("test_jobs_are_listed_in_brief", machine="long")
 def payloads_are_not_cut(patch: pytest.MonkeyPatch) -> None:
     _shortened(patch, lambda brief, whole: replace(brief, payload=whole.payload))
 
@@ -371,17 +371,17 @@ def payloads_are_cut_by_characters(patch: pytest.MonkeyPatch) -> None:
     _shortened(patch, lambda brief, whole: replace(brief, payload=whole.payload.decode()[:10].encode()))
 
 
-@mutant("test_jobs_are_listed_in_brief")
+@mutant("test_jobs_are_listed_in_brief", machine="long")
 def results_are_not_cut(patch: pytest.MonkeyPatch) -> None:
     _shortened(patch, lambda brief, whole: replace(brief, result=whole.result))
 
 
-@mutant("test_jobs_are_listed_in_brief")
+@mutant("test_jobs_are_listed_in_brief", machine="long")
 def errors_are_not_cut(patch: pytest.MonkeyPatch) -> None:
     _shortened(patch, lambda brief, whole: replace(brief, error=whole.error))
 
 
-@mutant("test_jobs_are_listed_in_brief")
+@mutant("test_jobs_are_listed_in_brief", machine="long")
 def tracebacks_are_listed_in_brief(patch: pytest.MonkeyPatch) -> None:
     def restored(brief: JobRecord, whole: JobRecord) -> JobRecord:
         if brief.error is None or whole.error is None:
@@ -391,7 +391,7 @@ def tracebacks_are_listed_in_brief(patch: pytest.MonkeyPatch) -> None:
     _shortened(patch, restored)
 
 
-@mutant("test_jobs_are_listed_in_brief")
+@mutant("test_jobs_are_listed_in_brief", machine="long")
 def headers_are_not_listed_in_brief(patch: pytest.MonkeyPatch) -> None:
     _shortened(patch, lambda brief, whole: replace(brief, headers=None))
 
@@ -399,7 +399,7 @@ def headers_are_not_listed_in_brief(patch: pytest.MonkeyPatch) -> None:
 # The audit.
 
 
-@mutant("test_what_operators_do_is_listed_latest_first")
+@mutant("test_what_operators_do_is_listed_latest_first", machine="long")
 def the_audit_is_listed_oldest_first(patch: pytest.MonkeyPatch) -> None:
     original = audit.actions
 
@@ -410,19 +410,19 @@ def the_audit_is_listed_oldest_first(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(audit, "actions", actions)
 
 
-@mutant("test_what_operators_do_is_listed_latest_first")
+@mutant("test_what_operators_do_is_listed_latest_first", machine="long")
 def actions_of_one_call_are_listed_first_to_last(patch: pytest.MonkeyPatch) -> None:
     original = audit.note
     patch.setattr(audit, "note", lambda data, actions: original(data, actions[::-1]))
 
 
-@mutant("test_what_operators_do_is_listed_latest_first")
+@mutant("test_what_operators_do_is_listed_latest_first", machine="long")
 def an_action_has_the_time_that_it_says(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(audit, "replace", lambda action, at: action)
     patch.setattr(audit, "_kept", lambda *_: True)
 
 
-@mutant("test_what_operators_do_is_listed_latest_first")
+@mutant("test_what_operators_do_is_listed_latest_first", machine="long")
 def an_action_may_have_another_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(audit, "replace", lambda action, at: replace(action, at=action.at or at))
     patch.setattr(audit, "_kept", lambda *_: True)
@@ -439,7 +439,7 @@ def a_full_page_of_the_audit_has_a_cursor(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(audit, "actions", actions)
 
 
-@mutant("test_the_audit_is_read_a_page_at_a_time")
+@mutant("test_the_audit_is_read_a_page_at_a_time", machine="long")
 def the_audit_has_one_page(patch: pytest.MonkeyPatch) -> None:
     original = audit.actions
     patch.setattr(audit, "actions", lambda data, *page: replace(original(data, *page), cursor=None))
