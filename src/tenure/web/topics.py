@@ -148,8 +148,10 @@ class Topic:
             self._set_away("an internal error, see the log of the dashboard")
             self._pause = 5.0
         else:
+            # The first look may have read the shared snapshot too, which the next ones do not.
+            spent = time.monotonic() - began if self.regions else 0.0
             self._update(rendered)
-            self._pause = max(rendered.every, DUTY * (time.monotonic() - began))
+            self._pause = max(rendered.every, DUTY * spent)
         self._began_at = began
         self._wake()
 
