@@ -105,7 +105,7 @@ async def _read_on(reader: asyncio.StreamReader) -> None:
 
 @contextmanager
 def dashboard_of(url: str) -> Iterator[Browser]:
-    """A dashboard of this store in a process of its own."""
+    """A dashboard of this store in a separate process."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tenure", "dashboard", "--url", url, "--port", "0", "--operate"],
         env=os.environ | {"TENURE_URL": url},

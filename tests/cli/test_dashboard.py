@@ -1,4 +1,4 @@
-"""`tenure dashboard` prints one address, lets only its holder look, and ends when it is told to."""
+"""`tenure dashboard` prints one address, lets only its holder look, and stops on a signal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ OPTIONS = [each for each in dashboard.params if isinstance(each, click.Option)]
 
 @contextlib.contextmanager
 def serving(url: str, *arguments: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A dashboard in a process of its own, and the address that it prints."""
+    """A dashboard in a separate process, and the address that it prints."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tenure", "dashboard", "--port", "0", *arguments],
         env={**os.environ, "TENURE_URL": url, **environment},

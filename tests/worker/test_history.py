@@ -112,9 +112,8 @@ async def test_runs_are_as_long_as_attempts_ran(app: App, start: Start, store: S
     assert run["p99"] > 0.25
 
 
+@pytest.mark.parametrize("url", ["sqlite", "postgres"], indirect=True)
 async def test_a_job_that_ends_in_its_own_transaction_counts(make_app: MakeApp, start: Start, store: Store) -> None:
-    if not store.transactional:
-        pytest.skip("this store has no transactions of its own")
     app = make_app()
 
     @app.task

@@ -132,7 +132,6 @@ class Site:
         self._store: Store | None = None
         self._reader: SnapshotReader | None = None
         self._reading: asyncio.Task[None] | None = None
-        self._read_at = 0.0
         self._asked_at = 0.0
         self._changed = False
         self._first = asyncio.Lock()

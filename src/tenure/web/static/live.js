@@ -93,7 +93,7 @@ async function ask() {
   }
 }
 
-/** Whoever looks is logged out: nothing more will come. */
+/** The viewer is logged out: nothing more will come. */
 function end() {
   ended = true;
   away.textContent = "You are logged out. ";
