@@ -350,26 +350,30 @@ class Bench:
     def depth(self) -> None:
         shallow, deep = 10_000, self.of(100_000, 1_000_000)
         few = self.median(lambda: self._drain(shallow, "noop", 100))
+        small = self._listing(shallow)
         url = self.engine.fresh()
         self._enqueue_many(deep, url)
-        self._listings(url, deep, shallow)
+        self._listings(url, deep, small, shallow)
         [found] = self._work(url, ["drain", "100", str(shallow * 5)])
         many = found["jobs"] / (found["last"] - found["first"])
         self.report.add(
             f"drain at {deep:,} waiting", rate(many), f"{rate(few)} at {shallow:,}", f"{many / few:.2f}×", "within 25 %"
         )
 
-    def _listings(self, url: str, deep: int, shallow: int) -> None:
+    def _listings(self, url: str, deep: int, small: dict[str, float], shallow: int) -> None:
         """Each listing on a full store beside the same on a store with few jobs."""
-        other = self.engine.fresh()
-        self._enqueue_many(shallow, other)
-        few, many = self._listing(other), self._listing(url)
-        for name, spent in many.items():
-            beside = f"{few[name] * 1000:.1f} ms at {shallow:,}"
-            figure = f"{name}, {deep:,} waiting", f"{spent * 1000:.1f} ms", beside, f"{spent / few[name]:.2f}×"
+        for name, spent in self._listing_times(url).items():
+            beside = f"{small[name] * 1000:.1f} ms at {shallow:,}"
+            figure = f"{name}, {deep:,} waiting", f"{spent * 1000:.1f} ms", beside, f"{spent / small[name]:.2f}×"
             self.report.add(*figure, "< 50 ms, < 2×")
 
-    def _listing(self, url: str) -> dict[str, float]:
+    def _listing(self, number: int) -> dict[str, float]:
+        """Seconds that each listing takes on a new store with this number of jobs."""
+        url = self.engine.fresh()
+        self._enqueue_many(number, url)
+        return self._listing_times(url)
+
+    def _listing_times(self, url: str) -> dict[str, float]:
         """Seconds that each listing takes, by name; the median of seven."""
         asyncio.run(fail(url, 5000))
         asyncio.run(remember(url, 100))
