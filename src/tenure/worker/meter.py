@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tenure.core.job import ErrorInfo, JobRecord, State
 from tenure.core.lifecycle import Finish, Requeue, Transition
 from tenure.core.measures import OTHERS, HistoryWrite, bucket, sum_counts
-from tenure.stores.values import Verdict, VerdictKind
+from tenure.stores.values import OK, Verdict, VerdictKind
 
 if TYPE_CHECKING:
     from tenure.worker.attempt import Attempt
@@ -27,6 +27,9 @@ totals are known."""
 ERRORS = 8
 """Types of errors of a pair that are written at a time; the rest is written as one."""
 
+_SUCCEEDED = State.SUCCEEDED
+"""Looked up once, because the members of an enumeration are slow to find and every job asks for this one."""
+
 _ENDS = {State.SUCCEEDED: "succeeded", State.FAILED: "failed", State.BROKEN: "broken"}
 
 
@@ -40,11 +43,15 @@ class Meters:
     def count(self, ended: Sequence[tuple[Attempt, Transition]], verdicts: Sequence[Verdict]) -> None:
         """Count attempts whose end the store has accepted, and those whose lease was lost before."""
         with self._lock:
+            queue = task = meter = None
             for (attempt, transition), verdict in zip(ended, verdicts, strict=True):
-                if verdict.kind is VerdictKind.OK:
-                    self._meter(attempt.lease.job).count(attempt.lease.job, transition, attempt.run_time)
+                job = attempt.lease.job
+                if meter is None or job.task != task or job.queue != queue:  # most batches are of one task
+                    queue, task, meter = job.queue, job.task, self._meter(job)
+                if verdict is OK or verdict.kind is VerdictKind.OK:
+                    meter.count(attempt, transition)
                 elif verdict.kind is VerdictKind.LEASE_LOST:
-                    self._meter(attempt.lease.job).counts["stale"] += 1
+                    meter.counts["stale"] += 1
 
     def take(self) -> list[HistoryWrite]:
         """All that was counted since the last call: by queue and task, by queue, and in all."""
@@ -77,7 +84,7 @@ class Meters:
 class Meter:
     """Counts the attempts of one task in one queue."""
 
-    __slots__ = ("_every", "_samples", "_seen", "counts")
+    __slots__ = ("_every", "_samples", "_seen", "_succeeded", "counts")
 
     def __init__(self) -> None:
         self.counts: Counter[str] = Counter()
@@ -88,10 +95,11 @@ class Meter:
         """How many attempts each sample stands for."""
 
         self._seen = 0
+        self._succeeded = 0
 
-    def count(self, job: JobRecord, transition: Transition, ran: float) -> None:
-        if type(transition) is Finish and transition.state is State.SUCCEEDED:
-            self.counts["succeeded"] += 1
+    def count(self, attempt: Attempt, transition: Transition) -> None:
+        if type(transition) is Finish and transition.state is _SUCCEEDED:
+            self._succeeded += 1
         elif (end := _end_of(transition)) is not None:
             self.counts[end] += 1
             if (error := _error_of(transition)) is not None:
@@ -100,7 +108,7 @@ class Meter:
             return
         self._seen += 1
         if self._seen % self._every == 0:
-            self._samples.append((job.waited or 0.0, ran))
+            self._samples.append((attempt.lease.job.waited or 0.0, attempt.run_time))
             if len(self._samples) >= SAMPLES:
                 del self._samples[::2]
                 self._every *= 2
@@ -113,7 +121,7 @@ class Meter:
 
     def summed(self) -> dict[str, float]:
         """Its counters, with the durations in buckets."""
-        counts: Counter[str] = Counter()
+        counts: Counter[str] = Counter({"succeeded": self._succeeded} if self._succeeded else {})
         wait = run = 0.0
         for waited, ran in self._samples:
             wait += waited
