@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
+import sqlite3
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 
+import apsw
 import pytest
 
 from tenure import App
+from tenure.errors import StoreUnavailable
+from tenure.stores.sqlite.engine import Engine
+from tenure.stores.sqlite.library import Library
 from tests.inspection import counted, recounted, rows, run, sound
 
 from . import libraries
@@ -131,3 +139,68 @@ def test_a_child_goes_on_with_the_library_of_its_parent(
     assert len(told) == 8
     assert stored(path) == told
     assert sound(path)
+
+
+# Connections of apsw that other threads use while the store looks for the library of a file.
+
+
+@contextlib.contextmanager
+def busy(path: Path, seconds: float = 60.0) -> Iterator[None]:
+    """Another thread runs a statement on a connection of apsw to this file, until the block ends or `seconds` have passed."""
+    connection = apsw.Connection(str(path))
+
+    def run_for_ever() -> None:
+        with contextlib.suppress(apsw.InterruptError):
+            connection.execute(
+                "WITH RECURSIVE n (n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM n) SELECT count(*) FROM n"
+            )
+
+    thread = threading.Thread(target=run_for_ever)
+    thread.start()
+    with pytest.raises(apsw.ThreadingViolationError):
+        while thread.is_alive():
+            assert connection.filename
+    end = threading.Timer(seconds, connection.interrupt)
+    end.start()
+    try:
+        yield
+    finally:
+        end.cancel()
+        connection.interrupt()
+        end.join()
+        thread.join()
+        connection.close()
+
+
+def test_a_busy_connection_to_another_file_keeps_no_store_from_opening(tmp_path: Path, path: Path) -> None:
+    with busy(tmp_path / "other.db"), App(f"sqlite:///{path}") as app:
+        assert app.queues() == []
+
+
+def test_a_busy_connection_is_waited_for_if_the_file_is_open(url: str, tmp_path: Path, path: Path) -> None:
+    with contextlib.closing(sqlite3.connect(path)) as connection:
+        connection.execute("SELECT * FROM orders")
+        with busy(tmp_path / "other.db", 0.1), App(url) as app:
+            assert app.queues() == []
+            assert Engine._chosen[str(path)] is Library.PYTHON
+
+
+def test_a_file_that_a_busy_connection_has_open_is_used_through_its_library(url: str, path: Path) -> None:
+    with busy(path, 0.1), App(url) as app:
+        assert app.queues() == []
+        assert str(path) not in Engine._chosen
+
+
+def test_a_connection_that_stays_busy_leaves_the_choice_to_the_url(
+    url: str, tmp_path: Path, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tenure.stores.sqlite.engine.BUSY_TIMEOUT", 0.1)
+    with contextlib.closing(sqlite3.connect(path)) as connection, busy(tmp_path / "other.db"):
+        connection.execute("SELECT * FROM orders")
+        with (
+            App(url) as app,
+            pytest.raises(StoreUnavailable, match=r"add \?library=apsw or \?library=sqlite3 to the URL"),
+        ):
+            app.queues()
+        with App(f"{url}?library=sqlite3") as app:
+            assert app.queues() == []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from importlib.util import find_spec
 
 from tenure.errors import InvalidUrl, MissingExtra
 from tenure.stores.base import Store
@@ -11,7 +12,7 @@ from tenure.stores.postgres.address import SCHEMES as POSTGRES
 from tenure.stores.redis.address import SCHEMES as REDIS
 from tenure.stores.url import masked
 
-__all__ = ["masked", "open_store", "store_maker"]
+__all__ = ["masked", "missing_extra", "open_store", "store_maker"]
 
 
 def store_maker(url: str) -> Callable[[], Store]:
@@ -21,6 +22,15 @@ def store_maker(url: str) -> Callable[[], Store]:
     from tenure.stores.memory import Data, MemoryStore
 
     return partial(MemoryStore, Data())
+
+
+def missing_extra(url: str) -> MissingExtra | None:
+    """The error of `open_store` if the driver of this URL is not installed; None if it is, or if none is needed."""
+    scheme = url.partition(":")[0]
+    extra, driver = ("postgres", "asyncpg") if scheme in POSTGRES else ("redis", "redis")
+    if scheme not in (*POSTGRES, *REDIS) or find_spec(driver) is not None:
+        return None
+    return MissingExtra(extra, f"{scheme}:// stores need a driver")
 
 
 def open_store(url: str) -> Store:

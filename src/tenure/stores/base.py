@@ -206,7 +206,7 @@ class Store(ABC):
     # Transactions, on stores that can be the user's database too.
 
     transactional: ClassVar[bool] = False
-    """Whether the store has `enqueueing`, `settling`, `begin` and `lease_status` (TRANSACTION-1 to 7)."""
+    """Whether the store has `enqueueing`, `settling`, `getting`, `begin` and `lease_status` (TRANSACTION-1 to 8)."""
 
     def enqueueing(self, jobs: Sequence[NewJob]) -> Work[list[Enqueued]]:
         """The work that enqueues these jobs in a caller's transaction (TRANSACTION-1).
@@ -220,6 +220,13 @@ class Store(ABC):
 
         Until the transaction ends, no other call can take the job (TRANSACTION-4). Otherwise as `settle`, but
         `LEASE_LOST` for a lease that was settled before (TRANSACTION-5).
+        """
+        raise NotImplementedError
+
+    def getting(self, ids: Sequence[str]) -> Work[list[JobRecord | None]]:
+        """The work that reads these jobs in a caller's transaction, with what that has enqueued (TRANSACTION-8).
+
+        Otherwise as `get`. The store must be open.
         """
         raise NotImplementedError
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, ClassVar, TypeVar
@@ -44,8 +45,14 @@ def explain_missing_function(statement: str) -> Iterator[None]:
         if _ABSENT.isdisjoint(sqlstates(error)):
             raise
         raise InvalidOption(
-            f"connection= must be to the store's own database: this one has no {statement.split()[1].partition('(')[0]}"
+            f"connection= must be to the store's own database: this one has no {_function_in(statement)}"
         ) from error
+
+
+def _function_in(statement: str) -> str:
+    """The first function with a schema in a statement, for messages."""
+    found = re.search(r'[\w"]+\.\w+(?=\()', statement)
+    return found[0] if found is not None else "tables of the store"
 
 
 def sqlstates(error: BaseException) -> set[Any]:

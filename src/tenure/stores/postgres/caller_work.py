@@ -5,16 +5,24 @@ Each statement calls one operation with one text parameter, JSON with the payloa
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
-from tenure.core.job import NewJob
+from tenure.core.job import JobRecord, NewJob
 from tenure.errors import InvalidOption
 from tenure.stores.callers import PostgresWork
 from tenure.stores.postgres import settling
-from tenure.stores.postgres.records import check_first_steps, dumps, enqueued, is_special, new_fields
+from tenure.stores.postgres.records import (
+    check_first_steps,
+    dumps,
+    enqueued,
+    is_special,
+    new_fields,
+    record_of_json,
+)
 from tenure.stores.values import Enqueued, Settlement, Verdict
 
 __all__ = ["CallerWork"]
@@ -22,6 +30,17 @@ __all__ = ["CallerWork"]
 T = TypeVar("T")
 
 _loads = msgspec.json.Decoder().decode
+
+
+GET = """
+SELECT CASE WHEN EXISTS (SELECT FROM {schema}.layout AS l WHERE l.identity = _call.identity)
+    THEN json_build_array({schema}.clock(_call.now), found.jobs)::text ELSE 'elsewhere' END
+FROM json_to_record({place}::json) AS _call (identity uuid, now float8, ids text[]), LATERAL (
+    SELECT json_agg(json_build_array(w.job, encode((w.job).payload, 'base64'), w.attempts)) AS jobs
+    FROM {schema}.get_with_attempts(_call.ids) AS w
+) AS found
+"""
+"""Reads jobs as JSON. It is built on an operation of the server and is none itself, so it needs no migration."""
 
 
 class CallerWork:
@@ -72,7 +91,24 @@ class CallerWork:
         }
         return self._work("settle_inside", call, read)
 
+    def getting(self, ids: Sequence[str]) -> PostgresWork[list[JobRecord | None]]:
+        """Work that reads these jobs."""
+
+        def read(answer: str | None) -> list[JobRecord | None]:
+            now, rows = _loads(answer or "[0,null]")
+            jobs = (
+                record_of_json(row, base64.b64decode(payload), attempts, now) for row, payload, attempts in rows or ()
+            )
+            found = {job.id: job for job in jobs}
+            return [found.get(id_) for id_ in ids]
+
+        call = {"ids": ["" if "\0" in id_ else id_ for id_ in ids]}
+        return self._statement(GET.format(schema=self._schema, place="{}"), call, read)
+
     def _work(self, operation: str, call: dict[str, Any], read: Callable[[str | None], T]) -> PostgresWork[T]:
+        return self._statement(f"SELECT {self._schema}.{operation}({{}})", call, read)
+
+    def _statement(self, statement: str, call: dict[str, Any], read: Callable[[str | None], T]) -> PostgresWork[T]:
         def checked(answer: str | None) -> T:
             if answer == "elsewhere":
                 raise InvalidOption(
@@ -81,4 +117,4 @@ class CallerWork:
             return read(answer)
 
         value = dumps({"identity": self._identity, "now": self._now(), **call})
-        return PostgresWork(f"SELECT {self._schema}.{operation}({{}})", value, checked)
+        return PostgresWork(statement, value, checked)

@@ -41,6 +41,7 @@ __all__ = [
     "leased",
     "new_fields",
     "record",
+    "record_of_json",
     "record_with_attempts",
     "totals",
     "writes_fields",
@@ -186,6 +187,12 @@ def record_with_attempts(row: Any, now: float) -> JobRecord:
     """The record of a row of the view `records` with its past attempts in the column `attempts`."""
     job = record(row, now)
     return replace(job, attempts=tuple(map(_attempt_record, row["attempts"]))) if row["attempts"] else job
+
+
+def record_of_json(row: dict[str, Any], payload: bytes, attempts: Sequence[str] | None, now: float) -> JobRecord:
+    """The record of a row of the view `records` that has come as JSON, which has no bytes, and its past attempts."""
+    job = record([*{**row, "payload": payload}.values()], now)
+    return replace(job, attempts=tuple(map(_attempt_record, attempts))) if attempts else job
 
 
 def _attempt_record(text: str) -> AttemptRecord:

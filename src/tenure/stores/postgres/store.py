@@ -268,6 +268,10 @@ class PostgresStore(Store):
         assert self._caller_work is not None, "not open"
         return self._caller_work.settling(settlement)
 
+    def getting(self, ids: Sequence[str]) -> Work[list[JobRecord | None]]:
+        assert self._caller_work is not None, "not open"
+        return self._caller_work.getting(ids)
+
     async def begin(self, *, writes: bool = True, timeout: float | None = None) -> OwnTransaction:  # noqa: ARG002
         await self._ready()
         return await JobsTransaction.begin(self._transaction_link, writes=writes)

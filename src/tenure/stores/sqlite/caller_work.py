@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable
 from typing import TypeVar
 
 from tenure.stores.callers import SqliteWork
@@ -12,7 +13,7 @@ from tenure.stores.sqlite.engine import Engine
 from tenure.stores.sqlite.library import Library
 from tenure.stores.sqlite.transaction import Transaction
 
-__all__ = ["caller_work"]
+__all__ = ["caller_reading", "caller_work"]
 
 T = TypeVar("T")
 
@@ -37,4 +38,13 @@ def caller_work(engine: Engine, action: Action[T]) -> SqliteWork[T]:
         connection.after_commit(lambda: engine.bells.ring(transaction))
         return result
 
+    return _on_this_file(engine, run)
+
+
+def caller_reading(engine: Engine, action: Action[T]) -> SqliteWork[T]:
+    """Work that runs `action`, which only reads, in the caller's transaction on the file. It takes no write lock."""
+    return _on_this_file(engine, lambda connection: action(Transaction(connection, engine.clock)))
+
+
+def _on_this_file(engine: Engine, run: Callable[[SqliteAdapter], T]) -> SqliteWork[T]:
     return SqliteWork(engine.path, lambda library: engine.use_library(Library(library)), run)

@@ -16,7 +16,7 @@ import apsw
 from tenure.errors import StoreError, StoreFull, StoreUnavailable
 from tenure.stores.sqlite.library import BUSY, Connection, Library, code_of, open_file
 
-__all__ = ["GuardedConnection", "connect", "translated"]
+__all__ = ["BUSY_TIMEOUT", "GuardedConnection", "connect", "translated"]
 
 BUSY_TIMEOUT = 10.0
 """Seconds that a call waits for write transactions of other processes before it gives up."""

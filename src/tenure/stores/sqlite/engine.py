@@ -20,7 +20,7 @@ from tenure.core.clock import Clock, SystemClock
 from tenure.errors import InvalidOption, StoreError, StoreUnavailable
 from tenure.stores.sqlite import schema
 from tenure.stores.sqlite.calls import Action, BatchAction, Call, answer, perform
-from tenure.stores.sqlite.connection import GuardedConnection, connect, translated
+from tenure.stores.sqlite.connection import BUSY_TIMEOUT, GuardedConnection, connect, translated
 from tenure.stores.sqlite.doorbell import Doorbells
 from tenure.stores.sqlite.files import Files, refuse_if_log_gone
 from tenure.stores.sqlite.library import BUSY, Connection, Library, abandon, code_of, in_use_through_python
@@ -197,8 +197,8 @@ class Engine:
         if self.is_open:
             return
         with self._writer.own.lock:
-            if not self._files.known and in_use_through_python(self.path):
-                self.library = self._chosen.setdefault(self.path, Library.PYTHON)
+            if not self._files.known:
+                self._choose_library()
             try:
                 self._writer.own.get()
             except StoreUnavailable as error:
@@ -212,6 +212,12 @@ class Engine:
                 self._reading = StoreThread(target=self._read_loop, name="tenure-sqlite-reader", daemon=True)
                 self._reading.start()
             self.is_open = True
+
+    def _choose_library(self) -> None:
+        """Use the library that was chosen for the file; if none was, the one that this process has the file open through."""
+        if self.path not in self._chosen and in_use_through_python(self.path, BUSY_TIMEOUT):
+            self._chosen.setdefault(self.path, Library.PYTHON)
+        self.library = self._chosen.get(self.path, self.library)
 
     def _connect_writer(self) -> Connection:
         if not self._files.known:

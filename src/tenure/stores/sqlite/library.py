@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import apsw
 
+from tenure.errors import StoreUnavailable
 from tenure.stores.callers.connection import SqliteConnection
 from tenure.stores.callers.sqlite import Sqlite3Adapter, same_file
 
@@ -113,20 +114,36 @@ def abandon(connection: Connection) -> None:
         connection.config(apsw.SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, 1)
 
 
-def _is_open_at(connection: apsw.Connection, path: str) -> bool:
-    try:
-        return same_file(connection.filename, path)
-    except apsw.ConnectionClosedError:  # another thread has just closed it
+def _is_open_at(connection: apsw.Connection, path: str, deadline: float) -> bool:
+    while True:
+        try:
+            return same_file(connection.filename, path)
+        except apsw.ConnectionClosedError:  # another thread has just closed it
+            return False
+        except (
+            apsw.ThreadingViolationError
+        ):  # while another thread runs a statement, a connection does not even tell its file
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.005)
+
+
+def in_use_through_python(path: str, patience: float) -> bool:
+    """Whether this process seems to have the file open through `sqlite3`. For a file that the store itself has not opened yet.
+
+    Waits up to `patience` seconds for connections of apsw that are busy in other threads, if the file is open at all; then
+    raises `StoreUnavailable`.
+    """
+    if "sqlite3" not in sys.modules or not any(_is_open_as(descriptor, path) for descriptor in _descriptors()):
         return False
-
-
-def in_use_through_python(path: str) -> bool:
-    """Whether this process seems to have the file open through `sqlite3`. For a file that the store itself has not opened yet."""
-    return (
-        "sqlite3" in sys.modules
-        and not any(_is_open_at(connection, path) for connection in apsw.connections())
-        and any(_is_open_as(descriptor, path) for descriptor in _descriptors())
-    )
+    deadline = time.monotonic() + patience
+    try:
+        return not any(_is_open_at(connection, path, deadline) for connection in apsw.connections())
+    except apsw.ThreadingViolationError as error:
+        raise StoreUnavailable(
+            f"this process has {path!r} open already, through apsw or sqlite3: which one cannot be found out while another thread "
+            "uses a connection of apsw; try again, or add ?library=apsw or ?library=sqlite3 to the URL"
+        ) from error
 
 
 def open_here(path: str) -> bool:

@@ -36,7 +36,7 @@ from tenure.stores.sqlite import (
     schema,
     settling,
 )
-from tenure.stores.sqlite.caller_work import caller_work
+from tenure.stores.sqlite.caller_work import caller_reading, caller_work
 from tenure.stores.sqlite.connection import connect
 from tenure.stores.sqlite.doorbell import Doorbell
 from tenure.stores.sqlite.engine import Engine
@@ -166,6 +166,9 @@ class SqliteStore(Store):
 
     def settling(self, settlement: Settlement) -> SqliteWork[Verdict]:
         return caller_work(self._engine, lambda tx: settling.settle_held(tx, settlement))
+
+    def getting(self, ids: Sequence[str]) -> SqliteWork[list[JobRecord | None]]:
+        return caller_reading(self._engine, lambda tx: reading.get(tx, ids))
 
     async def begin(self, *, writes: bool = True, timeout: float | None = None) -> LiteTransaction:
         self._check_open()

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
-from tenure.core.job import State
+from tenure.core.job import ErrorInfo, State
 from tenure.core.lease import Lease, Token
-from tenure.core.lifecycle import Finish
+from tenure.core.lifecycle import Finish, Requeue
 from tenure.errors import TenureError, UniqueConflict
 from tenure.stores.base import Store
 from tenure.stores.values import LEASE_LOST, NOT_FOUND, OK, UNCHANGED, LeaseStatus, Renewal, VerdictKind
@@ -102,6 +102,34 @@ class Transactions(RunsInTransactions):
 
         await asyncio.wait_for(waiting, LONG)
         assert not woken_before
+
+    async def test_a_transaction_reads_what_it_has_enqueued(self, database: Store, make_store: MakeStore) -> None:
+        other = make_store()
+        [old] = await enqueue(database, a_job(payload=b'{"args":["\xc3\xa9"]}', tags=("a",), headers={"x": "y"}))
+        own = await database.begin()
+        [new] = await enqueue_in(own, database, a_job(unique="k", delay=60))
+
+        found = await own.caller.arun(database.getting([new, "gone", old]))
+        outside = await other.get([new])
+        await own.commit()
+
+        assert outside == [None]
+        assert found == await other.get([new, "gone", old])
+        assert found[0] is not None
+
+    async def test_a_transaction_reads_what_it_has_settled(self, database: Store) -> None:
+        await enqueue(database)
+        leased = await lease_one(database)
+        await database.settle([(leased, Requeue(0.0, error=ErrorInfo("E", "why")))])
+        leased = await lease_one(database)
+        own = await database.begin()
+        await settle_in(own, database, leased, Finish(State.SUCCEEDED, '"done"'))
+
+        [found] = await own.caller.arun(database.getting([leased.job.id]))
+        await own.commit()
+
+        assert found == await record(database, leased.job.id)
+        assert (found.result, len(found.attempts)) == ('"done"', 1)
 
     # Settling.
 
