@@ -15,6 +15,7 @@ import pytest
 from tenure import App
 from tenure.core import checks
 from tenure.core.job import JobRecord, new_id
+from tenure.core.versions import version_of
 from tenure.errors import JobBroken
 from tenure.tasks.task import Task
 from tests.stores.postgres.conftest import sql
@@ -99,12 +100,27 @@ async def test_what_is_not_given_is_as_python_has_it(app: App, sql: Any) -> None
         ", args => '[]', kwargs => '{}'",
         ", args => NULL, queue => NULL, tags => NULL, delay => NULL",
         ", headers => '{}'",
+        ", version => 1",
+        ", version => NULL",
     ):
         plain = await record(app, await sql.fetchval(f"SELECT enqueue(task => 't'{nothing})"))
 
         assert msgspec.structs.replace(plain, id="", seq=0, created_at=0.0) == msgspec.structs.replace(
             python, id="", seq=0, created_at=0.0
         )
+
+
+async def test_arguments_may_be_for_a_later_version(app: App, sql: Any) -> None:
+    remote = app.remote("t", version=2)
+    for given, python in (
+        ("version => 2", remote.bind()),
+        ("version => 2, args => '[1]'", remote.bind(1)),
+        ("""version => 2, args => '[1]', kwargs => '{"a": 2}', unique_key => 'k'""", remote.bind(1, a=2)),
+    ):
+        job = await record(app, await sql.fetchval(f"SELECT enqueue('t', {given})"))
+
+        assert json.loads(job.payload) == json.loads(python.payload)
+        assert version_of(job.payload) == 2
 
 
 async def test_ids_are_made_as_python_makes_them(app: App, sql: Any) -> None:
@@ -178,6 +194,8 @@ REFUSED = [
     "task => 't', run_at => 'infinity'",
     "task => 't', run_at => now(), delay => 1",
     "task => 't', max_attempts => -1",
+    "task => 't', version => 0",
+    "task => 't', version => -2",
     "task => 't', headers => '[]'",
     "task => 't', headers => 'null'",
     """task => 't', headers => '{"Tenant": "x"}'""",

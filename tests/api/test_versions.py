@@ -54,7 +54,7 @@ def charging(app: App, version: int = 3) -> Any:
     return third
 
 
-async def test_jobs_of_every_earlier_version_run_with_the_present_code(app: App, one_way: Do) -> None:
+async def test_jobs_of_every_earlier_version_run_with_the_present_code(app: App, one_way: Do) -> None:  # T24
     old = [charging(App(app.url), 1).bind("a", 1.5), charging(App(app.url), 2).bind("b", amount=Decimal("2.50"))]
     jobs = [(await app.aenqueue(call))[0] for call in old]
     now = await one_way(charging(app).enqueue, "c", Decimal(3), "USD")
@@ -63,6 +63,29 @@ async def test_jobs_of_every_earlier_version_run_with_the_present_code(app: App,
         results = [await one_way(job.result, timeout=20) for job in (*jobs, now)]
 
     assert results == ["a Decimal('1.5') EUR", "b Decimal('2.50') EUR", "c Decimal('3') USD"]
+
+
+@pytest.mark.parametrize("lane", ["loop", "thread", "process"])
+@whatever_the_store
+async def test_jobs_are_upcast_in_every_lane(app: App, lane: str) -> None:  # T24
+    if lane == "loop":
+
+        @app.task(version=2)
+        async def charge(customer: str, currency: str) -> str:
+            return f"{customer} {currency}"
+    else:
+
+        @app.task(version=2, isolation="process" if lane == "process" else None)
+        def charge(customer: str, currency: str) -> str:
+            return f"{customer} {currency}"
+
+    @charge.upcast(1)
+    def _(customer: str) -> dict[str, object]:
+        return {"customer": customer, "currency": "EUR"}
+
+    old, new = await app.remote("charge").aenqueue("a"), await charge.aenqueue("b", "USD")
+    async with app.worker(poll=0.05):
+        assert [await old.aresult(timeout=20), await new.aresult(timeout=20)] == ["a EUR", "b USD"]
 
 
 @whatever_the_store
@@ -286,11 +309,16 @@ async def test_arguments_that_look_the_same_in_two_versions_have_two_keys(app: A
     assert (await cents.using(unique=True).aenqueue(1)).duplicate is True
 
 
-async def test_a_worker_leaves_a_later_version_to_one_that_knows_it(app: App) -> None:  # as an unknown task
+async def test_a_worker_leaves_a_later_version_to_one_that_knows_it(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:  # as an unknown task
+    monkeypatch.setattr("tenure.core.lifecycle._unknown_delay", lambda misses: 0.2)  # not ten seconds
     before, after = App(app.url), app
     charging(before, 1)
     charge = charging(after, 2)
     async with before.worker("*", id="old", poll=0.05), after.worker("*", id="new", poll=0.05):
+        while len(await after.aworkers()) < 2:  # one that is not registered yet is not waited for
+            await asyncio.sleep(0.01)
         jobs = [*(await charge.aenqueue_many([("a", Decimal(n)) for n in range(10)]))]
         results = [await job.aresult(timeout=20) for job in jobs]
         records = [(await job.arefresh()).record for job in jobs]

@@ -278,27 +278,29 @@ async def test_a_job_of_a_program_of_layout_11_has_no_headers(make_store: MakeSt
     assert (await lease_one(store)).job.headers is None
 
 
+@pytest.mark.parametrize("layout", [11, 12])
 async def test_functions_that_got_a_parameter_are_there_once(
-    make_store: MakeStore, sql: Any, postgres_url: str
+    make_store: MakeStore, sql: Any, postgres_url: str, layout: int
 ) -> None:
     """Two functions of one name whose parameters have defaults would make every call ambiguous."""
     await sql.execute(f"CREATE SCHEMA {Address.from_url(postgres_url).schema}")
     migrations = sorted((HERE / "migrations").iterdir())
-    await sql.execute("".join(file.read_text() for file in migrations[:11]) + "; UPDATE layout SET version = 11;")
-    await sql.execute(FUNCTIONS_OF_LAYOUT_11)
+    made = "".join(file.read_text() for file in migrations[:layout])
+    await sql.execute(f"{made}; UPDATE layout SET version = {layout}; {FUNCTIONS_OF[layout]}")
 
     await make_store().open()
 
-    made = await sql.fetch(
+    functions = await sql.fetch(
         "SELECT proname, count(*) FROM pg_proc WHERE proname = ANY ($1) AND pronamespace = $2::regnamespace GROUP BY 1",
         ["enqueue", "enqueue_plain", "new_jobs"],
         Address.from_url(postgres_url).schema,
     )
-    assert sorted(map(tuple, made)) == [("enqueue", 1), ("enqueue_plain", 1), ("new_jobs", 1)]
+    assert sorted(map(tuple, functions)) == [("enqueue", 1), ("enqueue_plain", 1), ("new_jobs", 1)]
     assert await sql.fetchval("SELECT enqueue('t', '[42]', id => 'mine')") == "mine"
 
 
-FUNCTIONS_OF_LAYOUT_11 = """
+FUNCTIONS_OF = {
+    11: """
 CREATE FUNCTION enqueue(
     task text, args jsonb DEFAULT NULL, kwargs jsonb DEFAULT NULL, queue text DEFAULT NULL, id text DEFAULT NULL,
     priority integer DEFAULT NULL, delay float8 DEFAULT NULL, run_at timestamptz DEFAULT NULL, expires float8 DEFAULT NULL,
@@ -310,7 +312,17 @@ CREATE FUNCTION enqueue_plain(
     _expires float8, _max_attempts integer, _max_losses integer, _lease float8, _keep float8, _tags text[], _run_id text
 ) RETURNS boolean LANGUAGE sql AS 'SELECT true';
 CREATE FUNCTION new_jobs(_jobs json, _payloads bytea[]) RETURNS TABLE (id text) LANGUAGE sql AS 'SELECT NULL::text';
-"""
+""",
+    12: """
+CREATE FUNCTION enqueue(
+    task text, args jsonb DEFAULT NULL, kwargs jsonb DEFAULT NULL, queue text DEFAULT NULL, id text DEFAULT NULL,
+    priority integer DEFAULT NULL, delay float8 DEFAULT NULL, run_at timestamptz DEFAULT NULL, expires float8 DEFAULT NULL,
+    unique_key text DEFAULT NULL, unique_window float8 DEFAULT NULL, tags text[] DEFAULT NULL, keep float8 DEFAULT NULL,
+    max_attempts integer DEFAULT NULL, headers jsonb DEFAULT NULL
+) RETURNS text LANGUAGE sql AS 'SELECT task';
+""",
+}
+"""Functions of earlier layouts that have more parameters now."""
 
 
 async def test_no_function_is_left_that_no_file_makes(make_store: MakeStore, sql: Any, postgres_url: str) -> None:

@@ -21,7 +21,8 @@ CREATE OR REPLACE FUNCTION enqueue(
     tags text[] DEFAULT NULL,
     keep float8 DEFAULT NULL,
     max_attempts integer DEFAULT NULL,
-    headers jsonb DEFAULT NULL
+    headers jsonb DEFAULT NULL,
+    version integer DEFAULT NULL
 ) RETURNS text LANGUAGE plpgsql AS $$
 #variable_conflict use_variable
 DECLARE
@@ -46,11 +47,15 @@ BEGIN
     args := check_value(args, jsonb_typeof(args) = 'array', 'args', 'a JSON array');
     kwargs := check_value(kwargs, jsonb_typeof(kwargs) = 'object', 'kwargs', 'a JSON object');
     headers := check_headers(headers);
+    version := check_value(version, version >= 1, 'version', 'an integer from 1 on');
     IF delay IS NOT NULL AND run_at IS NOT NULL THEN
         RAISE EXCEPTION 'a job has either a delay or a run_at, not both' USING ERRCODE = 'invalid_parameter_value';
     END IF;
     _payload := convert_to(
-        '{' || concat_ws(',', '"args":' || nullif(args, '[]')::text, '"kwargs":' || nullif(kwargs, '{}')::text) || '}', 'UTF8'
+        '{' || concat_ws(
+            ',', '"v":' || nullif(version, 1), '"args":' || nullif(args, '[]')::text, '"kwargs":' || nullif(kwargs, '{}')::text
+        ) || '}',
+        'UTF8'
     );
     PERFORM defer_wakeups();
     IF unique_key IS NULL THEN
