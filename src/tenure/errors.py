@@ -210,14 +210,17 @@ class ResultGone(JobError):
 
 
 class ResultTimeout(JobError, TimeoutError):
-    """The job was not final within `timeout` seconds; it continues."""
+    """The job was not final within `timeout` seconds; it continues. `in_kit`: it is in a test kit, where no job runs by itself."""
 
-    def __init__(self, job_id: str, timeout: float) -> None:
+    def __init__(self, job_id: str, timeout: float, *, in_kit: bool = False) -> None:
         self.job_id = job_id
         self.timeout = timeout
-        super().__init__(
-            f"job {job_id} was not final after {timeout:g} s: it continues; ask again, or give a longer timeout"
+        advice = (
+            "in a test kit no job runs until the test says so: call run_until_idle() first"
+            if in_kit
+            else "it continues; ask again, or give a longer timeout"
         )
+        super().__init__(f"job {job_id} was not final after {timeout:g} s: {advice}")
 
 
 class WrongState(JobError):

@@ -82,6 +82,7 @@ class Inline:
     ) -> None:
         self._app.internals.inlines.remove(self)
         await self.sessions.close()
+        await self._app.internals.audience.listeners.aflush()  # lines of the log belong to the test that caused them
 
     def run_pending_here(self, handles: Sequence[Handle]) -> None:
         """The blocking twin of `run_pending`: plain functions run on this thread."""

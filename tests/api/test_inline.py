@@ -219,3 +219,15 @@ async def test_jobs_of_one_block_do_not_wait_for_each_other(no_store: App) -> No
         jobs = await asyncio.wait_for(asyncio.gather(meet.aenqueue(), meet.aenqueue()), 5)
 
     assert {job.state for job in jobs} == {State.SUCCEEDED}
+
+
+def test_lines_of_the_log_are_there_when_the_block_ends(caplog: pytest.LogCaptureFixture) -> None:
+    logged = App("memory://")
+
+    @logged.task(max_attempts=3)
+    def fails() -> None:
+        raise ValueError("no")
+
+    with logged.inline(raises=False):
+        fails.enqueue()
+    assert [each.levelname for each in caplog.records] == ["WARNING", "WARNING", "ERROR"]

@@ -8,9 +8,8 @@ import re
 import sqlite3
 import sys
 import threading
-import types
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,9 +18,11 @@ import pytest
 
 from tenure import App, Backoff, Context, Done, Every, Fail, FlowRun, Job, Next, Reschedule, Retry, Wait
 from tenure.core.job import State
-from tenure.errors import InvalidOption, JobFailed, UseAsync
+from tenure.errors import InvalidOption, JobFailed, ResultTimeout, UseAsync
+from tenure.jobs import handle
 from tenure.sync import run as run_coroutine
 from tenure.testing import Kit, StillBusy, driver, kit
+from tenure.testing.kits import Stores
 
 NOON = "2027-03-01T12:00Z"
 app = App("sqlite:///never-used.db", log=False)
@@ -109,6 +110,18 @@ def test_a_job_runs_when_the_test_lets_its_time_come(jobs: Kit) -> None:
     )
     assert job.result(timeout=0) == "receipt for order 1"
     assert (jobs.elapsed, jobs.now) == (3600.0, datetime(2027, 3, 1, 13, tzinfo=UTC))
+
+
+def test_a_result_that_was_not_run_for_says_what_to_call(memory: Kit, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(handle, "KIT_TIMEOUT", 0.05)
+    job = charge.enqueue("visa")
+
+    for timeout in (None, 0, 0.01):
+        with pytest.raises(ResultTimeout, match=r"in a test kit no job runs .* call run_until_idle\(\) first"):
+            job.result(timeout)
+    memory.run_until_idle()
+
+    assert job.result() == "visa paid"
 
 
 def test_skipping_goes_from_retry_to_retry_without_jitter(jobs: Kit) -> None:
@@ -593,24 +606,50 @@ def paid(ctx: Context) -> str:
     return "in a transaction"
 
 
-def test_pythons_own_clock_follows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With a stand-in for time-machine, which is not among the packages of the suite."""
-    moves: list[float] = []
-
-    @contextmanager
-    def travel(to: float, *, tick: bool) -> Iterator[Any]:
-        moves.append(to)
-        yield types.SimpleNamespace(move_to=moves.append)
-        moves.append(-1)
-
-    monkeypatch.setitem(sys.modules, "time_machine", types.SimpleNamespace(travel=travel))
-    with kit(app, at=NOON, system=True) as jobs:
+@pytest.mark.parametrize("store", ["memory", "sqlite"])
+def test_pythons_own_clock_follows(store: Stores) -> None:
+    real = time.time()
+    with kit(app, store=store, at=NOON, system=True) as jobs:
         noon = jobs.now.timestamp()
-        charge.using(delay=60).enqueue("visa")
+        delayed = read_clock.using(delay=60).enqueue()
         jobs.advance(30)
+        assert (time.time(), datetime.now(UTC)) == (noon + 30, jobs.now)
         jobs.run_until_idle(skip=True)
+        assert delayed.result() == noon + 60
+        awaited = await_clock.using(delay=5).enqueue()
+        jobs.run_until_idle(skip=True)
+        assert awaited.result() == noon + 65
+        by_worker = read_clock.enqueue()
+        jobs.run_until_idle(worker=True)
+        assert by_worker.result() == noon + 65
 
-    assert moves == [noon, noon + 30, noon + 60, -1]
+    assert real <= time.time() < real + 50
+
+
+async def test_pythons_own_clock_follows_in_async_code() -> None:
+    async with kit(app, at=NOON, system=True) as jobs:
+        noon = jobs.now.timestamp()
+        jobs_due = [await task.using(delay=60).aenqueue() for task in (read_clock, await_clock)]
+        await jobs.arun_until_idle(skip=True)
+
+        assert [await job.aresult() for job in jobs_due] == [noon + 60] * 2
+
+
+@app.task
+def read_clock() -> float:
+    return time.time()
+
+
+@app.task
+async def await_clock() -> float:
+    await asyncio.sleep(0.001)  # by the monotonic clock, which goes on
+    return time.time()
+
+
+def test_the_package_that_moves_pythons_clock_may_be_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "time_machine", None)
+    with pytest.raises(InvalidOption, match="time-machine: install it"):
+        kit(app, system=True).__enter__()
 
 
 def test_a_timeout_ends_a_coroutine(memory: Kit) -> None:
@@ -737,7 +776,27 @@ def test_a_date_needs_its_offset() -> None:
         kit(app, at="2027-03-28T01:30")
     with pytest.raises(InvalidOption, match='store must be "memory" or "sqlite"'):
         kit(app, store="postgres")  # type: ignore[arg-type]
-    with pytest.raises(InvalidOption, match="time-machine: install it"):
-        kit(app, system=True).__enter__()
     with kit(app, at="2027-03-28T01:30+01:00") as jobs:
         assert jobs.now == datetime(2027, 3, 28, 0, 30, tzinfo=UTC)
+
+
+async def test_lines_of_the_log_belong_to_the_call_that_caused_them(caplog: pytest.LogCaptureFixture) -> None:
+    logged = App("memory://")
+
+    @logged.task(max_attempts=3)
+    def fails() -> None:
+        raise ValueError("no")
+
+    def lines() -> list[str]:
+        return [line.partition("fails ")[2][:9] for line in caplog.messages]
+
+    async with kit(logged) as jobs:
+        await fails.aenqueue()
+        for number in range(3):
+            await jobs.arun_one()
+            assert lines() == ["runs agai", "runs agai", "ended as "][: number + 1]
+            jobs.advance(hours=1)
+        await (await fails.aenqueue()).acancel()
+    caplog.clear()
+    time.sleep(0.1)
+    assert lines() == []

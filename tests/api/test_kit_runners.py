@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -26,13 +27,27 @@ async def send(order: int) -> int:
 
 
 def run(folder: Path, *command: str, **files: str) -> subprocess.CompletedProcess[str]:
-    """Write files, and run Python with these arguments beside them."""
+    """Write files, and run Python with these arguments beside them. Pytest loads no plugin that it is not given."""
+    write(folder, **files)
+    return start(folder, *command, PYTEST_DISABLE_PLUGIN_AUTOLOAD="1")
+
+
+def write(folder: Path, **files: str) -> None:
     for name, text in {"shop": SHOP, **files}.items():
         (folder / f"{name}.py").write_text(text)
+
+
+def start(folder: Path, *command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")])
-    env = {**os.environ, "PYTHONPATH": path, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    env = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
     return subprocess.run(
-        [sys.executable, *command], cwd=folder, env=env, capture_output=True, text=True, timeout=50, check=False
+        [sys.executable, *command],
+        cwd=folder,
+        env={**env, "PYTHONPATH": path, **variables},
+        capture_output=True,
+        text=True,
+        timeout=50,
+        check=False,
     )
 
 
@@ -64,6 +79,27 @@ def test_pytest_finds_the_app_by_its_setting(tmp_path: Path) -> None:
     code, said = pytest_run(tmp_path, "--strict-markers", test_marked=MARKED)
 
     assert (code, "41 passed" in said) == (0, True), said
+
+
+UNUSED = """
+import sys
+
+loaded = {name for name in sys.modules if name.startswith("tenure")}
+
+def test_nothing():
+    assert loaded == {"tenure", "tenure.testing", "tenure.testing.plugin"}
+"""
+
+
+def test_pytest_finds_the_plugin_by_its_entry_point(tmp_path: Path) -> None:
+    """In every project where Tenure is installed; it imports nothing else of it before a test uses the fixture."""
+    (tmp_path / "pyproject.toml").write_text('[tool.pytest.ini_options]\ntenure_app = "shop:app"\n')
+    write(tmp_path, test_before=UNUSED, test_marked=MARKED)
+
+    ended = start(tmp_path, "-m", "pytest", "--strict-markers", "--strict-config")
+
+    assert (ended.returncode, "42 passed" in ended.stdout) == (0, True), ended.stdout + ended.stderr
+    assert re.search(r"^plugins:.*\btenure-\d", ended.stdout, re.MULTILINE), ended.stdout
 
 
 @pytest.mark.parametrize("processes", ["2", pytest.param("4", marks=pytest.mark.long)])

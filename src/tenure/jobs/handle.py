@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Handle", "Job"]
 
+KIT_TIMEOUT = 5.0
+"""Seconds that a wait without a limit lasts in a test kit."""
+
 R_co = TypeVar("R_co", covariant=True)
 
 
@@ -194,17 +197,20 @@ class Handle:
 
         `ResultTimeout` after `timeout` seconds; 0 looks once. `ResultGone` if the record is no longer kept.
         """
+        in_kit = self._app.internals.note is not None
+        if timeout is None and in_kit:
+            timeout = KIT_TIMEOUT  # in a kit no worker ends it, so the test would wait for ever
         limit = None if timeout is None else seconds(timeout, "timeout")
         if limit == 0:
             record = await self._fetch()
             if record is not None and not record.state.final:
-                raise ResultTimeout(self._id, 0.0)
+                raise ResultTimeout(self._id, 0.0, in_kit=in_kit)
         else:
             try:
                 async with asyncio.timeout(limit):
                     record = await self._app.internals.session.waiting.final(self._id)
             except TimeoutError:
-                raise ResultTimeout(self._id, limit or 0.0) from None
+                raise ResultTimeout(self._id, limit or 0.0, in_kit=in_kit) from None
         if record is None:
             raise ResultGone(self._id)
         return record

@@ -1,10 +1,18 @@
-"""`ManualClock`: a clock that stands still until a test moves it."""
+"""`ManualClock` stands still until a test moves it; `FollowedClock` also moves the clock of Python."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
-__all__ = ["ManualClock"]
+from tenure.errors import InvalidOption
+
+if TYPE_CHECKING:
+    import time_machine
+
+__all__ = ["FollowedClock", "ManualClock"]
 
 
 class ManualClock:
@@ -38,3 +46,31 @@ class ManualClock:
         with self._lock:
             self._wall += seconds
             self._boot += seconds
+
+
+class FollowedClock(ManualClock):
+    """A clock that Python's own clock follows inside a block of `followed`, at every move."""
+
+    _traveller: time_machine.Traveller | None = None
+
+    def advance(self, seconds: float) -> None:
+        """Let `seconds` pass on both clocks, and on Python's if it follows."""
+        super().advance(seconds)
+        if self._traveller is not None:
+            self._traveller.move_to(self.wall())
+
+    @contextmanager
+    def followed(self) -> Iterator[None]:
+        """Stop the clock of Python in all threads, and let it follow this one until the block ends."""
+        try:
+            import time_machine
+        except ImportError:
+            raise InvalidOption(
+                "system=True moves the clock of Python by the package time-machine: install it"
+            ) from None
+        with time_machine.travel(self.wall(), tick=False) as traveller:
+            self._traveller = traveller
+            try:
+                yield
+            finally:
+                self._traveller = None
