@@ -48,6 +48,12 @@ class Cat(pydantic.BaseModel):
     name: str
 
 
+class Parcel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    number: int
+    weights: list[pydantic.PositiveInt] = []
+
+
 class Dog(pydantic.BaseModel):
     kind: Literal["dog"] = "dog"
     name: str
@@ -108,6 +114,10 @@ def test_it_works_as_an_argument_and_as_a_result(annotation: Any, value: Any) ->
         (pydantic.PositiveInt, 0, "`int` >"),
         (Annotated[str, pydantic.Field(min_length=2)], "a", "length >= 2"),
         (list[Annotated[int, annotated_types.Le(5)]], [6], "`int` <= 5"),
+        (Parcel, {"number": "7"}, r"annotation\S*( `.*`)?: number: Input should be a valid integer(: return .*)?$"),
+        (Parcel, {"weights": [0]}, "number: Field required; weights.0: Input should be greater than 0"),
+        (Parcel, {"weights": [0] * 6}, "weights.3: [^;]*; and 2 more"),
+        (list[Parcel], [{}], r"number: Field required - at `\$\[0\]`"),
         (Card | Invoice, {"nothing": 1}, "it fits no member of the union: Card: .*number.*; Invoice: "),
     ],
 )

@@ -72,10 +72,23 @@ def decode_hook(kind: type, value: Any) -> Any:
     if kind in _ADDED:
         return _ADDED[kind][1](value)
     if hasattr(kind, "model_validate_json"):  # from JSON: a strict model takes a date from a string only in JSON mode
-        return kind.model_validate_json(msgspec.json.encode(value))
+        try:
+            return kind.model_validate_json(msgspec.json.encode(value))
+        except ValueError as error:
+            raise ValueError(_model_misfit(error)) from error
     if issubclass(kind, pathlib.PurePath) and isinstance(value, str):
         return kind(value)
     raise NotImplementedError(f"{kind.__qualname__} cannot be made from JSON: register it with tenure.add_type")
+
+
+def _model_misfit(error: ValueError) -> str:
+    """What a pydantic model says of a misfit, in a line: each field and its message, without the values and the URLs."""
+    if not hasattr(error, "errors"):
+        return str(error)
+    found = error.errors(include_url=False, include_input=False, include_context=False)
+    fields = [(".".join(map(str, each["loc"])), each["msg"]) for each in found]
+    shown = "; ".join(f"{field}: {message}" if field else message for field, message in fields[:5])
+    return shown + (f"; and {len(fields) - 5} more" if len(fields) > 5 else "")
 
 
 class UntypedDecoder:
