@@ -465,13 +465,13 @@ def test_advice_about_the_store_is_logged_once_for_all_processes(service: Servic
     supervisor = service.start("-p", "3")
     workers = service.workers(3)
 
-    eventually(lambda: all(f"the store's {each} is" in supervisor.log.read_text() for each in about), "the advice")
+    eventually(lambda: all(f"the store's {each}: " in supervisor.log.read_text() for each in about), "the advice")
     os.kill(workers[0].pid, signal.SIGKILL)
     eventually(lambda: workers[0].id not in {each.id for each in service.workers(3)}, "another process")
     supervisor.send(signal.SIGTERM)
     assert supervisor.wait() == 0
     said = supervisor.log.read_text()
-    assert [said.count(f"the store's {each} is") for each in about] == [1] * len(about)
+    assert [said.count(f"the store's {each}: ") for each in about] == [1] * len(about)
 
 
 async def examined(url: str) -> list[Fact]:

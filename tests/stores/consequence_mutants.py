@@ -61,7 +61,7 @@ def an_attempt_without_an_error_is_not_remembered(patch: pytest.MonkeyPatch) -> 
     patch.setattr(Data, "enter_attempt", enter_attempt)
 
 
-@mutant("test_a_stale_holder_enters_nothing")
+@mutant("test_a_stale_holder_enters_nothing", rules=("work", "settle", "crash"))
 def a_stale_holder_enters_its_attempt(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 
@@ -75,7 +75,7 @@ def a_stale_holder_enters_its_attempt(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(settling, "_settle", settle)
 
 
-@mutant("test_the_winning_settle_repeated_enters_nothing_more")
+@mutant("test_the_winning_settle_repeated_enters_nothing_more", rules=("work", "settle"))
 def a_repeated_settle_enters_its_attempt_again(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 

@@ -51,7 +51,7 @@ def a_promoted_job_is_ready_when_it_is_promoted(patch: pytest.MonkeyPatch) -> No
     patch.setattr(leasing, "_promote", promote)
 
 
-@mutant("test_a_job_knows_when_it_last_became_due", way=by_a_release)
+@mutant("test_a_job_knows_when_it_last_became_due", rules=("work", "settle", "time_passes"), way=by_a_release)
 def a_release_resets_ready_at(patch: pytest.MonkeyPatch) -> None:
     original = settling.requeue
 
@@ -75,7 +75,11 @@ def only_a_lease_makes_jobs_ready(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Data, "join", join)
 
 
-@mutant("test_a_job_knows_when_it_last_became_due", way=by_an_operators_retry)
+@mutant(
+    "test_a_job_knows_when_it_last_became_due",
+    rules=("complete", "time_passes", "operate_on_jobs"),
+    way=by_an_operators_retry,
+)
 def an_operators_retry_leaves_ready_at(patch: pytest.MonkeyPatch) -> None:
     original = operating._retry
 
@@ -112,7 +116,7 @@ def slots_begin_at_any_time(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(history, "slot_of", lambda resolution, now: now if resolution else 0.0)
 
 
-@mutant("test_gauges_are_those_of_the_latest_and_the_greatest_age")
+@mutant("test_gauges_are_those_of_the_latest_and_the_greatest_age", rules=("measure", "time_passes"))
 def gauges_are_added(patch: pytest.MonkeyPatch) -> None:
     def added(before: Mapping[str, float], later: Mapping[str, float]) -> dict[str, float]:
         return {name: before.get(name, 0) + later.get(name, 0) for name in before.keys() | later.keys()}
@@ -120,7 +124,7 @@ def gauges_are_added(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(history, "merge_gauges", added)
 
 
-@mutant("test_gauges_are_those_of_the_latest_and_the_greatest_age")
+@mutant("test_gauges_are_those_of_the_latest_and_the_greatest_age", rules=("measure", "time_passes"))
 def the_latest_age_wins(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(history, "merge_gauges", lambda before, later: {**before, **later})
 

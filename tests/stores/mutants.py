@@ -35,13 +35,18 @@ class Mutant:
     machine: Machine
     """When the state machine must find it too: never if only an announcement shows it, in long runs if it takes long."""
 
+    rules: tuple[str, ...]
+    """The rules of the state machine that lead to it, if all of them together take long to; the rest is left to long runs."""
+
 
 MUTANTS: dict[str, Mutant] = {}
 
 
-def mutant(caught_by: str, *, machine: Machine = "always", **arguments: Any) -> Callable[[Mutation], Mutation]:
+def mutant(
+    caught_by: str, *, machine: Machine = "always", rules: tuple[str, ...] = (), **arguments: Any
+) -> Callable[[Mutation], Mutation]:
     def enter(mutate: Mutation) -> Mutation:
-        MUTANTS[mutate.__name__] = Mutant(mutate, caught_by, arguments, machine)
+        MUTANTS[mutate.__name__] = Mutant(mutate, caught_by, arguments, machine, rules)
         return mutate
 
     return enter

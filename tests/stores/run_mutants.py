@@ -78,7 +78,7 @@ def dependents_of_a_run_wait_for_its_first_step(patch: pytest.MonkeyPatch) -> No
     patch.setattr(settling, "propagate", propagate)
 
 
-@mutant("test_a_stale_holder_cannot_hand_over")
+@mutant("test_a_stale_holder_cannot_hand_over", rules=("runs_go_on", "settle", "crash"))
 def a_stale_holder_writes_attributes(patch: pytest.MonkeyPatch) -> None:
     original = settling._settle
 

@@ -65,7 +65,7 @@ def a_put_leaves_the_version(patch: pytest.MonkeyPatch) -> None:
     _after_each_put(patch, lambda before, now: replace(now, version=1 if before is None else before.version))
 
 
-@mutant("test_a_confirmation_says_when_and_nothing_else")
+@mutant("test_a_confirmation_says_when_and_nothing_else", rules=("put_schedules", "time_passes"))
 def every_put_confirms(patch: pytest.MonkeyPatch) -> None:
     original = schedules._put
     patch.setattr(schedules, "_put", lambda data, put: original(data, replace(put, seen=True)))
@@ -83,7 +83,7 @@ def a_confirmation_is_a_new_version(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(schedules, "confirm", confirm)
 
 
-@mutant("test_a_deleted_schedule_is_gone_and_its_jobs_stay")
+@mutant("test_a_deleted_schedule_is_gone_and_its_jobs_stay", rules=("fire", "put_schedules"))
 def a_deleted_schedule_takes_its_last_job_along(patch: pytest.MonkeyPatch) -> None:
     original = schedules._put
 
@@ -183,7 +183,7 @@ def jobs_are_enqueued_before_the_version_is_compared(patch: pytest.MonkeyPatch) 
     patch.setattr(schedules, "_fire", fire)
 
 
-@mutant("test_one_that_is_not_active_may_be_fired_and_stays_so")
+@mutant("test_one_that_is_not_active_may_be_fired_and_stays_so", rules=("fire", "put_schedules"))
 def a_firing_makes_a_schedule_active(patch: pytest.MonkeyPatch) -> None:
     _after_each_firing(patch, lambda _, now: replace(now, active=True))
 
@@ -219,12 +219,12 @@ def a_tick_that_enqueues_nothing_is_not_decided(patch: pytest.MonkeyPatch) -> No
     _after_each_firing(patch, lambda before, now: now if now.last != before.last else replace(now, tick=before.tick))
 
 
-@mutant("test_history_is_bounded")
+@mutant("test_history_is_bounded", rules=("fire", "schedules_go_on"))
 def history_has_no_bound(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(schedules, "HISTORY_LENGTH", 1_000_000)
 
 
-@mutant("test_history_is_bounded")
+@mutant("test_history_is_bounded", rules=("fire", "schedules_go_on"))
 def history_keeps_the_oldest(patch: pytest.MonkeyPatch) -> None:
     _after_each_firing(
         patch,

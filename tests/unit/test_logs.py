@@ -93,7 +93,7 @@ def test_a_job_that_has_ended_is_one_line_and_everything_else_is_for_those_who_l
             events.Failed(AT, "j1", "send", attempt=1, duration=2.5, error=ErrorInfo("ValueError", "a\nb")),
             r"job j1 of task send ended as failed, attempt 1, in 2.500 s: ValueError: a\nb",
         ),
-        (events.Failed(AT, "j1", "send"), "job j1 of task send ended as failed: no reason given"),
+        (events.Failed(AT, "j1", "send"), "job j1 of task send ended as failed: tenure job j1 says why"),
         (
             events.Retried(AT, "j1", "send", attempt=1, error=ErrorInfo("Retry", "later"), delay=30.0),
             "job j1 of task send runs again in 30 s, attempt 1: Retry: later",

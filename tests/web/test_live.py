@@ -12,7 +12,7 @@ from playwright.async_api import Locator, Page, Route, expect
 from tenure import App
 from tenure.errors import StoreUnavailable
 from tenure.stores.base import Store
-from tenure.web import routes, topics
+from tenure.web import routes, site, topics
 
 from .conftest import Problems, Serve, Visit, in_one_loop
 
@@ -36,7 +36,7 @@ def row(page: Page, job_id: str) -> Locator:
 
 @pytest.fixture
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pages are looked at, and changes of them sent, twenty times a second."""
+    """Pages are looked at, the snapshot is read, and changes are sent, twenty times a second."""
     rendered = routes._rendered
 
     async def often(*args: Any) -> topics.Rendered:
@@ -44,6 +44,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(routes, "_rendered", often)
     monkeypatch.setattr(topics, "DUTY", 0)
+    monkeypatch.setattr(site, "SNAPSHOT_PAUSE", 0.05)
 
 
 async def test_a_job_that_fails_is_seen_within_a_second(app: App, serve: Serve, visit: Visit) -> None:
@@ -66,6 +67,7 @@ async def test_a_job_that_fails_is_seen_within_a_second(app: App, serve: Serve, 
     await expect(page.locator("#filters [aria-current] .tab-count")).to_have_text("3")
 
 
+@pytest.mark.usefixtures("quick")
 async def test_rows_hold_still_until_new_ones_are_asked_for(app: App, serve: Serve, visit: Visit) -> None:
     waiting = [await app.tasks["work"].aenqueue(number) for number in range(3)]
     page = await visit(await serve(app), "/jobs?state=waiting")
@@ -141,6 +143,7 @@ class Switched:
         return getattr(self._store, name)
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_store_that_is_away_leaves_the_page_as_it_was(
     app: App, serve: Serve, visit: Visit, problems: Problems
 ) -> None:
@@ -167,6 +170,7 @@ async def test_a_store_that_is_away_leaves_the_page_as_it_was(
     await expect(another.get_by_role("row")).to_have_count(2)
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("path", ["/", "/queues", "/workers", "/tasks"])
 async def test_a_page_of_the_snapshot_says_that_the_store_is_away(
     app: App, serve: Serve, visit: Visit, path: str
@@ -182,6 +186,7 @@ async def test_a_page_of_the_snapshot_says_that_the_store_is_away(
     await expect(page.locator("#away")).to_be_hidden()
 
 
+@pytest.mark.usefixtures("quick")
 async def test_a_page_that_says_the_store_is_away_is_not_loaded_again_and_again(
     app: App, serve: Serve, visit: Visit, problems: Problems
 ) -> None:
@@ -193,9 +198,13 @@ async def test_a_page_that_says_the_store_is_away_is_not_loaded_again_and_again(
     store.off = True
     await expect(page.locator("#away")).to_be_visible()
     another = await page.context.new_page()
+    await another.clock.install()
     await another.goto(f"{served.url}/queues")
+    await another.clock.resume()
     await another.evaluate("window.first = true")
-    await asyncio.sleep(4)
+    for _ in range(3):  # long enough for a stream that is opened again to bring the page, and then for a reload
+        await asyncio.sleep(0.3)
+        await another.clock.fast_forward(2_000)
     assert await another.evaluate("window.first") is True
     store.off = False
     await expect(another.get_by_role("heading", name="Queues")).to_be_visible()

@@ -271,8 +271,8 @@ async def test_a_worker_that_starts_says_what_is_not_well_with_its_store(
 
     await eventually(lambda: len(lines("the store's")) == 2)
     assert lines("the store's") == [
-        "worker w: the store's disk is nearly full: free some space",
-        "worker w: the store's journal is delete: leave it alone",
+        "worker w: the store's disk: nearly full; free some space",
+        "worker w: the store's journal: delete; leave it alone",
     ]
 
 

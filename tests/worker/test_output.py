@@ -35,7 +35,7 @@ def without_times(output: str | None) -> str:
 
 
 @pytest.mark.parametrize("lane", ["loop", "thread", "process"])
-async def test_what_an_attempt_logs_stays_with_it(app: App, store: Store, start: Start, lane: str) -> None:
+async def test_what_an_attempt_logs_stays_with_it(app: App, store: Store, start: Start, lane: str) -> None:  # T25
     def logging_(number: int) -> None:
         shop.info("job %d\nsays \x1b[31m ä", number)
         shop.debug("not at this level")

@@ -142,9 +142,10 @@ def _span(seconds: float) -> str:
     )
 
 
-def _why(error: ErrorInfo | None) -> str:
-    if error is None:
-        return "no reason given"
+def _why(event: Any) -> str:
+    error: ErrorInfo | None = event.error
+    if error is None:  # what ended it, such as the inbox, has the reason in the record alone
+        return f"tenure job {event.job_id} says why"
     return f"{error.type}: {error.message[:REASON]}{'…' if len(error.message) > REASON else ''}"
 
 
@@ -165,12 +166,10 @@ _MESSAGES: Mapping[type[Event], Callable[[Any], str]] = {
         if event.duration is not None and event.duration < 0.9995
         else f"{_job(event)} succeeded{_attempt(event)}"
     ),
-    events.Failed: lambda event: f"{_job(event)} ended as failed{_attempt(event)}: {_why(event.error)}",
-    events.Broken: lambda event: f"{_job(event)} ended as broken{_attempt(event)}: {_why(event.error)}",
-    events.Retried: lambda event: (
-        f"{_job(event)} runs again in {event.delay:.3g} s{_attempt(event)}: {_why(event.error)}"
-    ),
-    events.Reoffered: lambda event: f"{_job(event)} is offered to others in {event.delay:.3g} s: {_why(event.error)}",
+    events.Failed: lambda event: f"{_job(event)} ended as failed{_attempt(event)}: {_why(event)}",
+    events.Broken: lambda event: f"{_job(event)} ended as broken{_attempt(event)}: {_why(event)}",
+    events.Retried: lambda event: f"{_job(event)} runs again in {event.delay:.3g} s{_attempt(event)}: {_why(event)}",
+    events.Reoffered: lambda event: f"{_job(event)} is offered to others in {event.delay:.3g} s: {_why(event)}",
     events.Released: lambda event: f"{_job(event)} is released",
     events.Rescheduled: lambda event: f"{_job(event)} is rescheduled",
     events.Parked: lambda event: f"{_job(event)} waits to be completed",

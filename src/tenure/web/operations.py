@@ -321,18 +321,19 @@ class Operations:
 
     async def _persistently(self, operation: Operation, call: Callable[[], Awaitable[T]]) -> T:
         """Await the call, again and again while the store does not answer. All calls may be repeated."""
-        for left in reversed(range(TRIES)):
+        tries = 0
+        while True:
             try:
                 answer = await call()
             except StoreError as error:
+                tries += 1
                 operation.problem = f"{error}: trying again"
-                if not left or operation.stopping:
+                if tries == TRIES or operation.stopping:
                     raise
                 await asyncio.sleep(1.0)
             else:
                 operation.problem = ""
                 return answer
-        raise AssertionError  # pragma: no cover - the last try has raised
 
 
 def search_for_text(search: Search) -> Search:

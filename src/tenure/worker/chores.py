@@ -59,6 +59,7 @@ class Chores(dict[str, Chore]):
             self["pruner"] = Pruner(loop.store, app.options, interval, lambda: loop.finished).prune
         else:
             self["queue list"] = loop.queues.refresh  # with a reaper this is not needed: it looks for new queues too
+        self.update(loop.sources.chores())
 
     async def run_early(self, name: str) -> None:
         """Do one chore now, if this worker has it. If it fails it is only logged: its own task will do it again."""
@@ -79,5 +80,5 @@ class Chores(dict[str, Chore]):
         """Report what is wrong with the store."""
         for fact in await self._loop.store.examine():
             if fact.health is not Health.OK:
-                self._advise(f"store {fact.name}", f"the store's {fact.name} is {fact.value}: {fact.advice}")
+                self._advise(f"store {fact.name}", f"the store's {fact.name}: {fact.value}; {fact.advice}")
         return EXAMINE_INTERVAL
