@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import importlib
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
 from tenure.core.after import BoundCall
-from tenure.core.checks import integer
+from tenure.core.checks import integer, seconds, several
 from tenure.core.codec import ANY_CALL, RAW_CALL, Arguments, JsonArguments, RawArguments, ResultCodec
 from tenure.core.job import JobRecord, NewJob
-from tenure.core.options import WorkerOptions
+from tenure.core.options import WorkerOptions, build_options, check_names
 from tenure.core.schedule import Plan
 from tenure.core.versions import AnyVersion
 from tenure.errors import InvalidOption
@@ -31,7 +32,7 @@ from tenure.stores.base import BATCH, Store
 from tenure.stores.callers import CallerConnection
 from tenure.stores.values import Enqueued, RunRecord, RunSearch
 from tenure.sync import PerLoop, refuse_on_loop, run
-from tenure.tasks.context import Middleware
+from tenure.tasks.context import Middleware, checked_middleware
 from tenure.tasks.flow import Flow
 from tenure.tasks.step import Step
 from tenure.tasks.task import Caller, Task
@@ -40,6 +41,8 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.inline import Inline
     from tenure.worker.settings import Settings
+    from tenure.worker.sources import Source
+    from tenure.worker.worker import Worker
 
 __all__ = ["Internals", "Replaced"]
 
@@ -120,6 +123,26 @@ class Internals:
     def new_store(self) -> Store:
         """Make a store object that publishes events, beside the session's. The caller closes it."""
         return observed(self.make_store(), self.audience)
+
+    def new_worker(self, given: Mapping[str, Any], sources: Sequence[Source] = ()) -> Worker:
+        """Make a worker with these options and `queues`, which also looks for work in these sources."""
+        return self.worker_maker("worker", given, sources=sources)()
+
+    def worker_maker(
+        self, whose: str, given: Mapping[str, Any], *, stop_within: float | None = None, sources: Sequence[Source] = ()
+    ) -> Callable[[], Worker]:
+        """Makes workers with these options, which are checked now. `stop_within`: the longest `term_timeout`, in seconds."""
+        from tenure.worker.worker import Worker
+
+        given = dict(given)
+        check_names(whose, "worker", {name: value for name, value in given.items() if name != "queues"})
+        layers = tuple(
+            checked_middleware(each) for each in several(given.pop("middleware", ()), f"{whose}: middleware")
+        )
+        options = build_options(WorkerOptions, whose, given)
+        if stop_within is not None:
+            options = replace(options, term_timeout=min(seconds(options.term_timeout, "term_timeout"), stop_within))
+        return lambda: Worker(self._app, options, layers, sources)
 
     def import_included(self) -> None:
         """Import the modules that were passed to `app.include`."""

@@ -306,6 +306,10 @@ class Task(Caller[P, R_co], JobHooks):
             return self._signature.with_context(args, kwargs, ctx), kwargs
         return args, kwargs
 
+    def _answered(self, answer: Answer) -> Answer:
+        """The answer to act on, for one that the function gave."""
+        return answer
+
     def _encode_result(self, value: Any, *, returned: bool) -> str:
         """Encode a result as JSON. `InvalidResult` if the function returned it and it does not fit the annotation."""
         return self._results.encode(value) if returned else self._results.encode_freely(value)

@@ -460,6 +460,7 @@ def outcome_of_answer(
 ) -> Outcome:
     """The outcome for an answer of this task; `Raised` if the answer is invalid."""
     try:
+        answer = task._answered(answer)
         match answer:
             case Next() | Done():
                 return task._succeeded(job, answer, children)

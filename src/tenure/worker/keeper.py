@@ -38,6 +38,7 @@ from tenure.worker.loop_monitor import LoopMonitor
 from tenure.worker.memory import occupied
 from tenure.worker.outage import Outage
 from tenure.worker.registration import Registration
+from tenure.worker.sources import Sources
 from tenure.worker.vitals import Vitals, VitalSigns, exposition
 from tenure.worker.wakeup import Wakeup
 
@@ -95,6 +96,7 @@ class Keeper:
         wake: Callable[[], None],
         ordered: Callable[[Order], None],
         historian: Historian | None,
+        sources: Sources,
     ) -> None:
         self._new_store = new_store
         self._buffer = buffer
@@ -113,6 +115,7 @@ class Keeper:
         self._gave_up = gave_up
         self._wake = wake
         self._historian = historian
+        self._sources = sources
         self._registration = Registration(
             beat,
             entry=entry,
@@ -262,11 +265,16 @@ class Keeper:
                 tasks.append(parts.create_task(repeat("signals", self._listen)))
             if (historian := self._historian) is not None:
                 tasks.append(parts.create_task(repeat("history", lambda: historian.run(self._store), chore=True)))
+            tasks += [
+                parts.create_task(repeat(f"renewal in {source!r}", source.renew, chore=True))
+                for source in self._sources
+            ]
             if self._listening is not None:
                 tasks.append(parts.create_task(serve(self._listening, respond(self._health_report, self._metrics))))
             await self._leaving.wait()
             for task in tasks:
                 task.cancel()
+        await self._sources.close_renewing()
         await self._sign_off([])
         await self._store.close()
 

@@ -40,6 +40,7 @@ from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsByTask
 from tenure.worker.settler import EndedAttempt, Settler, settlements
 from tenure.worker.slots import Slots
+from tenure.worker.sources import Host, Room, Source, Sources
 from tenure.worker.threads import Threads
 from tenure.worker.vitals import Vitals
 from tenure.worker.wakeup import Wakeup, WorkListener
@@ -89,6 +90,7 @@ class Loop:
         ordered: Callable[[Order], None],
         on_limit: Callable[[], None],
         on_empty: Callable[[], None] | None,
+        sources: Sequence[Source] = (),
     ) -> None:
         self._app = app
         self._options = options
@@ -99,11 +101,14 @@ class Loop:
         self.stem = stem
         self._on_limit = on_limit
         self._on_empty = on_empty
+        self.sources = Sources(sources, stem)
+        self._has_sources = bool(sources)
         self._lease = seconds(app.options.lease if isinstance(options.lease, Unset) else options.lease, "lease")
         self._poll = seconds(options.poll, "poll")
 
         self._wakeup = Wakeup()
         self._finish_wakeup = Wakeup()
+        self._room_for_sources = Room(self._wakeup.set)
         self.store = app.internals.new_store()
         self.queues = Queues(options.queues, self.store, self._wakeup.set)
         self._work_listener = WorkListener(self.store, self._wakeup, self.queues.add)
@@ -148,6 +153,7 @@ class Loop:
             gave_up=self._on_given_up,
             wake=self._wakeup.set,
             historian=None if meters is None else Historian(meters, app.options.release),
+            sources=self.sources,
         )
         self.background_hooks = BackgroundHooks(app, self._threads)
         self._queue_empty = app.internals.hooks.of("queue_empty")
@@ -155,8 +161,9 @@ class Loop:
         """Whether it has had jobs since its queues were last empty."""
 
         self._settler = Settler(
-            self.keeper, self._wakeup, self.background_hooks, app.internals.audience, meters, self._vitals
-        )
+            self.keeper, self._wakeup, self.background_hooks, app.internals.audience, meters, self._vitals,
+            ended=self.sources.ended if sources else None,
+        )  # fmt: skip
         self._executor = Executor(
             self.store,
             settings,
@@ -171,10 +178,12 @@ class Loop:
             app.internals.raw_inboxes,
             process_runner,
         )
-        self._slots = Slots(
+        self._slots: Slots = Slots(
             options.concurrency, self._buffer, self._executor.execute, self._look_ahead,
             rest=seconds(options.job_delay, "job_delay"), freed=self._wakeup.set,
+            began=self.sources.began if sources else None,
         )  # fmt: skip
+        self._attach_sources()
 
     # Called by the worker.
 
@@ -208,12 +217,14 @@ class Loop:
     def finish(self) -> None:
         """Take no more jobs; those leased ahead are released."""
         self._finishing = self._health.stopping = True
+        self._room_for_sources.withdraw()
         self._release_buffer()
         self._finish_wakeup.set()
 
     def pause(self) -> None:
         """Take no jobs until `resume`; those leased ahead are released."""
         self.paused = self._health.paused = True
+        self._room_for_sources.withdraw()
         self._release_buffer()
 
     def resume(self) -> None:
@@ -315,6 +326,8 @@ class Loop:
             self._vitals.round_trip(monotonic() - requested_at)
         self._settler.settled(ended, verdicts)
         self._start_leased(leased, requested_at, served)
+        if self._has_sources:
+            await self._offer_room(request, room - len(leased.leases), requested_at)
         if not self._recycling.jobs_left(self._slots.ran):
             self._on_limit()
         if leased.inbox:
@@ -326,12 +339,36 @@ class Loop:
             asked = () if request is None else request.queues
             if await self._queues_changed() or not {*asked}.issuperset(self.queues.names):
                 return 0.0
+            if not self.sources.empty:
+                return await self._next_round_in(leased, room)
             if self._worked:
                 self._worked = False
                 self.background_hooks.call("queue_empty", self._queue_empty)
             if self._on_empty:
                 self._on_empty()
         return await self._next_round_in(leased, room)
+
+    def _attach_sources(self) -> None:
+        host = Host(
+            store=self.store,
+            stem=self.stem,
+            room=self._room_for_sources,
+            worker_id=lambda: self.keeper.worker_id,
+            held=lambda: frozenset(attempt.lease.job.id for attempt in self.keeper.held),
+            wake=self._wakeup.set,
+            slots=self._options.concurrency,
+        )
+        for source in self.sources:
+            source.attach(host)
+
+    async def _offer_room(self, request: LeaseRequest | None, missing: int, requested_at: float) -> None:
+        """Let the sources fill the free slots if the own store could not: it had `missing` jobs less than the worker asked for."""
+        if missing and request is None and self._room_for_sources.claimed and await self._queues_changed():
+            # No queue was known, so nothing was leased: there are jobs after all, or the store does not answer.
+            self._wakeup.set()
+            missing = 0
+        free = self._options.concurrency - self._slots.busy - len(self._buffer)
+        self._room_for_sources.offer(min(free, missing) if self.takes_jobs else 0, requested_at)
 
     @property
     def _reports_empty(self) -> bool:

@@ -27,10 +27,11 @@ log = logging.getLogger("tenure.worker")
 
 
 class Outage:
-    """Which parts of one worker the store has failed. The parts share it across threads."""
+    """Which parts of one worker the store, or another server, has failed. The parts share it across threads."""
 
-    def __init__(self, worker: str) -> None:
+    def __init__(self, worker: str, server: str = "the store") -> None:
         self._worker = worker
+        self._server = server
         self._lock = threading.Lock()
         self._tries: dict[str, int] = {}
         self._chores: dict[str, int] = {}
@@ -61,7 +62,7 @@ class Outage:
                 tries = self._chores[part] = self._chores.get(part, 0) + 1
                 if tries >= REFUSED_AFTER and not self._tries and part not in self._refused:
                     self._refused.add(part)
-                    log.warning("worker %s: the store refuses the %s, retrying: %s", self._worker, part, error)
+                    log.warning("worker %s: %s refuses the %s, retrying: %s", self._worker, self._server, part, error)
             else:
                 self._went_down(error)
                 tries = self._tries[part] = self._tries.get(part, 0) + 1
@@ -72,8 +73,9 @@ class Outage:
         if not self._tries:
             self._since = time.monotonic()
             log.warning(
-                "worker %s: the store is down, retrying: %s",
+                "worker %s: %s is down, retrying: %s",
                 self._worker,
+                self._server,
                 error,
                 exc_info=None if isinstance(error, StoreError) else error,
             )
@@ -84,10 +86,12 @@ class Outage:
             return  # read without the lock, because every round trip calls this
         with self._lock:
             if self._tries.pop(part, None) is not None and not self._tries:
-                log.warning("worker %s: the store is back after %.1f s", self._worker, time.monotonic() - self._since)
+                log.warning(
+                    "worker %s: %s is back after %.1f s", self._worker, self._server, time.monotonic() - self._since
+                )
             if self._chores.pop(part, None) is not None and part in self._refused:
                 self._refused.remove(part)
-                log.warning("worker %s: the store no longer refuses the %s", self._worker, part)
+                log.warning("worker %s: %s no longer refuses the %s", self._worker, self._server, part)
 
     async def repeat(
         self,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from time import perf_counter
 from typing import TYPE_CHECKING
 
@@ -49,13 +49,17 @@ class Settler:
         audience: Audience,
         meters: Meters | None,
         vitals: Vitals,
+        *,
+        ended: Callable[[Attempt, Transition], None] | None = None,
     ) -> None:
+        """`ended` is called with each attempt that the store has settled; None: not called."""
         self._keeper = keeper
         self._audience = audience
         self._background_hooks = background_hooks
         self._wakeup = wakeup
         self._meters = meters
         self._vitals = vitals
+        self._on_ended = ended
         self._ended: list[EndedAttempt] = []
         self.finished = 0
         """Number of jobs that this worker has made final; the pruner reads it."""
@@ -118,10 +122,13 @@ class Settler:
                 job = attempt.lease.job
                 self._vitals.refused += 1
                 log.debug("job %s of task %s lost its lease before it was settled", job.id, job.task)
-            elif isinstance(transition, Finish):
-                self.finished += 1
-                if transition.children:
-                    self._background_hooks.enqueued(transition.children)
+            else:
+                if self._on_ended is not None:
+                    self._on_ended(attempt, transition)
+                if isinstance(transition, Finish):
+                    self.finished += 1
+                    if transition.children:
+                        self._background_hooks.enqueued(transition.children)
         if self._meters is not None:
             self._meters.count(batch, verdicts)
         self._keeper.drop(attempt for attempt, _ in batch if attempt not in refused)

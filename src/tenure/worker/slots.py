@@ -40,6 +40,7 @@ class Slots:
         *,
         rest: float,
         freed: Callable[[], None],
+        began: Callable[[Attempt, int], None] | None = None,
     ) -> None:
         self.size = size
         self.buffer = buffer
@@ -47,6 +48,9 @@ class Slots:
         self.look_ahead = look_ahead
         self.rest = rest
         self.freed = freed
+        self.began = began
+        """Called with each job that starts and the number of its slot, from 1; None: not called."""
+
         self.busy = 0
         """Number of slots that run a job, or rest after one."""
 
@@ -76,7 +80,7 @@ class Slots:
                 parked.set_result(None)
                 return
         if len(self._slots) < self.size:
-            self._slots.append(Slot(self))
+            self._slots.append(Slot(self, len(self._slots) + 1))
 
     async def park(self) -> None:
         """Wait to be woken."""
@@ -99,7 +103,8 @@ class Slots:
 class Slot:
     """Runs one job at a time, in a loop."""
 
-    def __init__(self, slots: Slots) -> None:
+    def __init__(self, slots: Slots, number: int) -> None:
+        self.number = number
         self.attempt: Attempt | None = None
         self._slots = slots
         self._waited = False
@@ -118,6 +123,8 @@ class Slot:
             self.attempt = attempt
             attempt.slot = self
             self._waited = False
+            if slots.began is not None:
+                slots.began(attempt, self.number)
             started = attempt.started_at = perf_counter()
             await self._drive(attempt)
             ended = perf_counter()

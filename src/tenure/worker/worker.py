@@ -33,6 +33,7 @@ from tenure.worker.pause import Pause
 from tenure.worker.recycling import Recycling
 from tenure.worker.settings import SettingsByTask, shortened
 from tenure.worker.signals import SignalCatcher
+from tenure.worker.sources import Source
 from tenure.worker.stopping import FINISH, ExitStatus, Stop, WorkerCommand
 from tenure.worker.supervision.tether import Tether
 from tenure.worker.vitals import VitalSigns
@@ -61,11 +62,18 @@ class Status(StrEnum):
 class Worker:
     """Runs the jobs of an app until it is stopped."""
 
-    def __init__(self, app: App, options: WorkerOptions, middleware: Sequence[Middleware] = ()) -> None:
+    def __init__(
+        self,
+        app: App,
+        options: WorkerOptions,
+        middleware: Sequence[Middleware] = (),
+        sources: Sequence[Source] = (),
+    ) -> None:
         self.status = Status.READY
         self.options = options
         self._app = app
         self._middleware = middleware
+        self._sources = sources
         self._settings = SettingsByTask(app.tasks, options, app.options)
         self._identity = Identity(options.id)
         self._process_runner = ProcessRunner(
@@ -293,6 +301,7 @@ class Worker:
             self._pause.close,
             self._loop.close,
             self._process_runner.close,
+            self._loop.sources.close,
             keeper.stop,
             self._leave_for_keeper,
             self._close_resources,
@@ -476,6 +485,7 @@ class Worker:
             ordered=self._obey,
             on_limit=self._recycle,
             on_empty=self._finish if self._until_empty else None,
+            sources=self._sources,
         )
 
     def _entry(self) -> WorkerInfo:

@@ -181,6 +181,15 @@ async def test_a_wrong_password_is_told_with_what_to_do_and_not_shown(server: Se
         assert "wrong" not in str(error.value)
 
 
+@pytest.mark.parametrize("arguments", [0, 30], ids=["short", "long"])
+async def test_a_missing_password_is_told_with_what_to_do(server: Server, make_link: MakeLink, arguments: int) -> None:
+    server.do("ACL", "SETUSER", "default", "resetpass", ">secret")
+    link = make_link(f"redis://127.0.0.1:{server.port}")
+
+    with pytest.raises(StoreUnavailable, match=r"(?i)authenticat.*correct the user and the password"):
+        await link.run_script(COUNT, ["x"] * arguments)
+
+
 async def test_what_a_user_may_not_do_is_refused(server: Server, make_link: MakeLink) -> None:
     server.do("ACL", "SETUSER", "bob", "on", ">bob", "~other", "+@all")
     link = make_link(f"redis://bob:bob@127.0.0.1:{server.port}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import aclosing
 
 import pytest
 
@@ -25,6 +26,17 @@ async def test_pop_takes_the_first_element_of_one_of_the_lists(link: Link, serve
 
     assert await link.pop(["first", "second"], 5) == b"1"
     assert server.do("LLEN", "second") == 1
+
+
+async def test_a_move_keeps_the_order_of_the_list(link: Link, server: Server) -> None:
+    server.do("RPUSH", "from", "1", "2", "3")
+
+    assert [await link.move("from", "to", 1) for _ in range(2)] == [b"1", b"2"]
+    assert await link.move("from", "back", 1, end="RIGHT") == b"3"
+    assert await link.move("from", "to", 0.05) is None
+
+    assert server.do("LRANGE", "to", 0, -1) == [b"1", b"2"]
+    assert server.do("LRANGE", "back", 0, -1) == [b"3"]
 
 
 async def test_pop_waits_for_an_element_and_no_longer_than_told(link: Link, server: Server) -> None:
@@ -93,6 +105,31 @@ async def test_a_pop_whose_connection_is_killed_says_so(link: Link, server: Serv
         await waiting
 
 
+async def test_a_wait_for_an_element_leaves_the_list_as_it_is(link: Link, server: Server) -> None:
+    assert not await link.has_element("list", 0.05)
+    waiting = asyncio.create_task(link.has_element("list", 30))
+    await asyncio.to_thread(
+        eventually, lambda: any(each["flags"] == "b" for each in clients(server)), "a blocked client"
+    )
+
+    server.do("RPUSH", "list", "1", "2")
+
+    assert await waiting
+    assert await link.has_element("list", 30)
+    assert server.do("LRANGE", "list", 0, -1) == [b"1", b"2"]
+
+
+async def test_a_wait_for_an_element_ends_with_its_link(link: Link, server: Server) -> None:
+    waiting = asyncio.create_task(link.has_element("list", 30))
+    await asyncio.to_thread(
+        eventually, lambda: any(each["flags"] == "b" for each in clients(server)), "a blocked client"
+    )
+
+    await link.close()
+
+    assert not await waiting
+
+
 # Listening.
 
 
@@ -120,6 +157,16 @@ async def test_a_listener_hears_what_is_said_once_it_listens(link: Link, server:
         server.do("PUBLISH", "channel", word)
 
     assert [await subscription.hears(), await subscription.hears()] == [b"one", b"two"]
+
+
+async def test_one_connection_listens_to_several_channels(link: Link, server: Server) -> None:
+    heard = link.listen_to(["one", "two", "three"])
+    async with asyncio.timeout(10), aclosing(heard):
+        assert await anext(heard) is None
+        for channel in ("three", "one"):
+            server.do("PUBLISH", channel, "word")
+
+        assert [await anext(heard), await anext(heard)] == [(b"three", b"word"), (b"one", b"word")]
 
 
 async def test_a_listener_listens_again_by_itself(link: Link, server: Server) -> None:  # F13

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
-from typing import Any
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import aclosing
+from typing import Any, Literal
 
 from tenure.core.after_fork import abandon, forget_after_fork
 from tenure.core.jitter import full_jitter
@@ -81,15 +82,52 @@ class Link:
             raise
         return None if answer is None else bytes(answer[1])
 
+    async def move(
+        self, source: str, target: str, timeout: float, *, end: Literal["LEFT", "RIGHT"] = "LEFT"
+    ) -> bytes | None:
+        """Move an element from this end of a list to the other end of another, waiting up to `timeout` seconds for one.
+
+        Returns the element; None if none came. Popped from `end`, the elements of `target` are in the order of `source`. A cancelled
+        call may have moved one.
+        """
+        self._refuse_if_closed()
+        other = "RIGHT" if end == "LEFT" else "LEFT"
+        request = pack_command("BLMOVE", source, target, end, other, max(timeout, 0.001))  # 0 would wait forever
+        try:
+            answer = await self._waiting_pool.execute(request, timeout + self.address.timeout)
+        except StoreError:
+            if self._closed:
+                return None
+            raise
+        return None if answer is None else bytes(answer)
+
+    async def has_element(self, key: str, timeout: float) -> bool:
+        """Whether this list has an element, waiting up to `timeout` seconds for one. Changes nothing."""
+        self._refuse_if_closed()
+        # Moved from the end to the same end, so that nothing is lost with a connection that breaks.
+        request = pack_command("BLMOVE", key, key, "RIGHT", "RIGHT", max(timeout, 0.001))  # 0 would wait forever
+        try:
+            return await self._waiting_pool.execute(request, timeout + self.address.timeout) is not None
+        except StoreError:
+            if self._closed:
+                return False
+            raise
+
     async def listen(self, channel: str) -> AsyncIterator[bytes | None]:
         """Subscribe to a channel and yield its messages, reconnecting as needed, until the link is closed.
 
         Yields None after each (re)connect: messages published before it may have been missed.
         """
+        async with aclosing(self.listen_to((channel,))) as heard:
+            async for message in heard:
+                yield None if message is None else message[1]
+
+    async def listen_to(self, channels: Sequence[str]) -> AsyncGenerator[tuple[bytes, bytes] | None, None]:
+        """As `listen`, to several channels over one connection. Yields the channel and the message."""
         tries = 0
         while not self._closed:
             try:
-                async for message in self._subscribe(channel):
+                async for message in self._subscribe(channels):
                     tries = 0
                     yield message
             except StoreError:
@@ -97,7 +135,7 @@ class Link:
                 await asyncio.sleep(full_jitter(tries, first=0.05, longest=5.0))
 
     async def close(self) -> None:
-        """Wait for calls in progress, then close all connections. Ends waits in `pop` and `listen`."""
+        """Wait for calls in progress, then close all connections. Ends waits in `pop`, `move` and `listen`."""
         if self._closed:
             return
         self._closed = True
@@ -114,10 +152,13 @@ class Link:
         except ScriptMissing:
             return await pool.execute(pack_command("EVAL", script.source, *keys_and_args), self.address.timeout)
 
-    async def _subscribe(self, channel: str) -> AsyncIterator[bytes | None]:
+    async def _subscribe(self, channels: Sequence[str]) -> AsyncIterator[tuple[bytes, bytes] | None]:
         wire, _ = await self._waiting_pool.acquire()
         try:
-            await wire.execute(pack_command("SUBSCRIBE", channel), self.address.timeout)
+            await wire.execute(pack_command("SUBSCRIBE", *channels), self.address.timeout)
+            for _ in channels[1:]:
+                if await wire.receive(self.address.timeout) is None:
+                    raise StoreUnavailable(f"Redis at {wire.node} has not answered a subscription")
             yield None
             pinged = False
             while True:
@@ -129,7 +170,7 @@ class Link:
                         raise StoreUnavailable(f"Redis at {wire.node} is no longer the master")
                     await wire.send(pack_command("PING"))
                 elif message[0] == b"message":
-                    yield message[2]
+                    yield message[1], message[2]
         except ErrorReply as reply:
             raise error_from(reply) from reply
         finally:

@@ -8,7 +8,7 @@ from typing import Any, Final, Generic, TypeVar
 from tenure.errors import OutcomeUnknown, StoreError, StoreFull, StoreUnavailable
 from tenure.stores.redis.address import Address
 from tenure.stores.redis.topology import Topology
-from tenure.stores.redis.wire import ErrorReply, Wire
+from tenure.stores.redis.wire import CREDENTIALS_HINT, ErrorReply, Wire
 
 __all__ = ["FORBIDDEN", "Forbidden", "Pool", "ScriptMissing", "error_from"]
 
@@ -167,5 +167,7 @@ def error_from(reply: ErrorReply) -> StoreError:
             return ForbiddenInScript(f"Redis stopped a script midway: NOPERM {text}: {_RIGHTS_HINT}")
         case "NOPERM":
             return Forbidden(f"Redis refused: {text}: {_RIGHTS_HINT}")
+        case _ if "unauthenticated" in text:  # to a long request; a short one gets NOAUTH
+            return StoreUnavailable(f"Redis refused: {text}: {CREDENTIALS_HINT}")
         case _:
             return StoreError(f"Redis refused: {text}")

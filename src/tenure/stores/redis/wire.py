@@ -23,7 +23,7 @@ from tenure.errors import OutcomeUnknown, StoreUnavailable
 from tenure.stores.redis.address import Address, Node
 from tenure.stores.url import connection_refused
 
-__all__ = ["BlockingWire", "ErrorReply", "LoopWire", "Wire", "pack_command", "run_without_loop"]
+__all__ = ["CREDENTIALS_HINT", "BlockingWire", "ErrorReply", "LoopWire", "Wire", "pack_command", "run_without_loop"]
 
 T = TypeVar("T")
 
@@ -86,6 +86,8 @@ class Wire(ABC):
     def _describe(self, error: BaseException) -> str:
         if connection_refused(error):
             return f"Redis at {self.node} refused the connection: is it running?"
+        if isinstance(error, AuthenticationError):
+            return f"Redis at {self.node}: {str(error).rstrip('.')}: {CREDENTIALS_HINT}"
         return f"Redis at {self.node}: {str(error) or type(error).__name__}"
 
 
@@ -102,8 +104,6 @@ class LoopWire(Wire):
         try:
             async with asyncio.timeout(self._address.connect_timeout):
                 await self._connection.connect()
-        except AuthenticationError as error:
-            raise StoreUnavailable(f"{self._describe(error)}: {_CREDENTIALS_HINT}") from error
         except _FAILURES as error:
             raise StoreUnavailable(self._describe(error)) from error
         except BaseException:
@@ -166,8 +166,6 @@ class BlockingWire(Wire):
     async def open(self) -> None:
         try:
             self._connection.connect()
-        except AuthenticationError as error:
-            raise StoreUnavailable(f"{self._describe(error)}: {_CREDENTIALS_HINT}") from error
         except _FAILURES as error:
             raise StoreUnavailable(self._describe(error)) from error
 
@@ -199,7 +197,7 @@ class BlockingWire(Wire):
         time.sleep(seconds)  # noqa: ASYNC251 - there is no loop here
 
 
-_CREDENTIALS_HINT = "correct the user and the password in the URL, or on the server"
+CREDENTIALS_HINT = "correct the user and the password in the URL, or on the server"
 _FAILURES = (RedisError, OSError)
 _NOT_DONE = (BusyLoadingError, AuthenticationError)
 """Error replies that the driver treats as the end of the connection."""
