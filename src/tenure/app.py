@@ -15,7 +15,7 @@ from tenure.core.checks import Duration, named, refused, seconds, several
 from tenure.core.checks import name as checked_name
 from tenure.core.job import State
 from tenure.core.keywords import AppKeywords, Filters, ScheduleKeywords, TaskKeywords, WorkerKeywords
-from tenure.core.options import AppOptions, Retention, WorkerOptions, build_options, check_names, split_retention
+from tenure.core.options import AppOptions, Retention, build_options, check_names, split_retention
 from tenure.core.origin import schedule_tag
 from tenure.core.when import When
 from tenure.errors import InvalidName, InvalidOption, JobNotFound
@@ -56,6 +56,7 @@ from tenure.tasks.flow import Flow, NamedFlow, RemoteFlow, Start
 from tenure.tasks.task import AsyncTask, Call, Caller, Registrar, Task, Untyped, register_task
 
 if TYPE_CHECKING:
+    from tenure.worker.lifespan import Lifespan
     from tenure.worker.worker import Worker
 
 __all__ = ["App"]
@@ -611,13 +612,32 @@ class App(JobHooks, WorkerHooks):
 
     def worker(self, queues: Iterable[str] = ("*",), **options: Unpack[WorkerKeywords]) -> Worker:
         """Make a worker for the jobs of this app, not yet started; docs/options.md and `WorkerOptions` describe the options."""
-        from tenure.worker.worker import Worker
+        return self.internals.new_worker({"queues": queues, **options})
 
-        check_names("worker", "worker", options)
-        layers = tuple(
-            checked_middleware(each) for each in several(options.pop("middleware", ()), "worker: middleware")
-        )
-        return Worker(self, build_options(WorkerOptions, "worker", {"queues": queues, **options}), layers)
+    def lifespan(
+        self,
+        *,
+        worker: bool = True,
+        grace: Duration = 10.0,
+        queues: Iterable[str] | None = None,
+        **options: Unpack[WorkerKeywords],
+    ) -> Lifespan:
+        """Run a worker in a web server, on its event loop: `FastAPI(lifespan=app.lifespan(concurrency=10))`.
+
+        `grace`: seconds within which the worker stops when the server does. `term_timeout` seconds before the end of that time, jobs that
+        still run are aborted; at the end, those that have not stopped are released, and run elsewhere.
+        `worker=False`: open the store and close the app, and run no jobs. `queues` and `options`: those of `worker`. See `Lifespan`.
+        """
+        from tenure.worker.lifespan import Lifespan, check_lifespan_options
+
+        given: dict[str, Any] = {**options} if queues is None else {"queues": queues, **options}
+        check_lifespan_options(given, worker=worker)
+        limit = seconds(grace, "lifespan: grace")
+        if not worker:
+            return Lifespan(self, None, limit)
+        make_worker = self.internals.worker_maker("lifespan", given, stop_within=limit)
+        make_worker()  # raises now, where the options stand
+        return Lifespan(self, make_worker, limit)
 
     async def aclose(self) -> None:
         """Close the connections of this event loop and those of blocking code. Later calls open new ones.
