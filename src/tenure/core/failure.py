@@ -18,6 +18,7 @@ __all__ = [
     "describe_exception",
     "error_summary",
     "remote_exception",
+    "since_the_job",
     "storable",
 ]
 
@@ -31,8 +32,8 @@ FRAMES = 60
 """The most frames of a traceback that are formatted; a recursion error has a thousand."""
 
 _TENURE = Path(__file__).parents[1]
-_OURS = str(_TENURE / "worker"), str(_TENURE / "hooks")
-"""Folders of the frames between the worker and the function of a job; these are left out of tracebacks."""
+_OURS = tuple(str(_TENURE / room) for room in ("worker", "hooks", "django", "inline.py"))
+"""Folders and files of the frames between the worker and the function of a job; these are left out of tracebacks."""
 
 
 class AttemptFailure(NamedTuple):
@@ -50,7 +51,7 @@ def describe_exception(error: BaseException) -> ErrorInfo:
     """Describe any exception as text, also one whose `__str__` raises, with a message of 50 MB, or if memory has run out."""
     message = _message(error)
     try:
-        frames = _since_the_job(error.__traceback__)
+        frames = since_the_job(error.__traceback__)
         description = traceback.TracebackException(type(error), error, frames, limit=-FRAMES, compact=True)
         trace = "".join(description.format())
     except BaseException as unreadable:  # noqa: BLE001  (stands in place of the traceback)
@@ -97,7 +98,7 @@ def attempt_failure(error: BaseException, transition: Transition) -> AttemptFail
     trace = None if info is None else info.traceback
     if trace is None and isinstance(transition, Finish) and error.__traceback__ is not None:
         trace = describe_exception(error).traceback  # an answer (`Fail`, `Retry`) is stored without a traceback
-    return AttemptFailure(error, _since_the_job(error.__traceback__), trace) if trace else None
+    return AttemptFailure(error, since_the_job(error.__traceback__), trace) if trace else None
 
 
 def bounded(message: str) -> str:
@@ -117,7 +118,7 @@ def storable(text: str) -> str:
     return text.replace("\0", "\\x00").encode("utf-8", "backslashreplace").decode()
 
 
-def _since_the_job(frames: TracebackType | None) -> TracebackType | None:
+def since_the_job(frames: TracebackType | None) -> TracebackType | None:
     """The traceback without the worker's frames at its beginning; all of it if it has no other frames."""
     job = frames
     while job is not None and job.tb_frame.f_code.co_filename.startswith(_OURS):

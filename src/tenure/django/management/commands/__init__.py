@@ -1,0 +1,1 @@
+"""tenure: the command `manage.py tenure`."""

@@ -1,0 +1,1 @@
+"""A Django project for tests: its settings come from the environment."""
