@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from tenure import App, Flow, FlowRun, Job, Schedule, events, sync
+from tenure.bridges import Resque
 from tenure.errors import JobNotFound, StoreError, StoreUnavailable, UseAsync
 from tenure.jobs.by_hand import Held
 from tenure.stores.memory import Data, MemoryStore
@@ -36,7 +37,7 @@ def twins(owner: type) -> list[str]:
 
 
 def test_every_blocking_method_has_an_async_twin() -> None:
-    for owner in (App, Job, Held, Caller, FlowRun, Flow, Schedule, Kit):
+    for owner in (App, Job, Held, Caller, FlowRun, Flow, Schedule, Kit, Resque):
         for name in twins(owner):
             assert not inspect.iscoroutinefunction(getattr_static(owner, name))
             assert inspect.iscoroutinefunction(getattr_static(owner, f"a{name}"))
@@ -52,6 +53,7 @@ def test_every_blocking_method_has_an_async_twin() -> None:
     assert set(twins(Job)) == {*handles, "attempts"}
     assert set(twins(Held)) == {"renew", "finish", "release", "retry", "fail"}
     assert set(twins(FlowRun)) == {*handles, "attributes", "steps"}
+    assert set(twins(Resque)) == {"enqueue"}
     assert set(twins(Flow)) == {"start", "start_many", "find"}
     assert set(twins(App)) == {
         "actions", "attention", "explain", "history", "mark", "order", "retry",

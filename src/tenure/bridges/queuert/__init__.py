@@ -1,0 +1,1 @@
+"""The bridge to Queuert: its tables in PostgreSQL, its processors and its chains."""

@@ -1,0 +1,2 @@
+-- migrations: the names of the migrations that Queuert has applied.
+SELECT name FROM queuert.migration ORDER BY name

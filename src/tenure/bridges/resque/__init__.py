@@ -1,0 +1,1 @@
+"""The bridge to Resque: its layout in Redis, its entries and its records."""

@@ -1,0 +1,1 @@
+"""Bridges: the clients of other systems, or traces of them, beside Tenure."""
