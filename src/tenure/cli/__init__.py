@@ -6,6 +6,7 @@ import tenure.cli.early  # noqa: F401  # isort: skip  (first, because other impo
 
 import difflib
 import importlib
+import keyword
 
 import click
 
@@ -16,6 +17,7 @@ __all__ = ["main"]
 
 COMMANDS = {
     "work": ("work", "Run the jobs of an app."),
+    "bridge": ("bridge", "Run the jobs of Resque and other systems as jobs of an app."),
     "demo": ("demo", "Watch jobs run, fail, retry and survive a kill -9."),
     "enqueue": ("enqueue", "Enqueue a job of a task and print its id."),
     "jobs": ("jobs", "List jobs, the newest first or in queue order."),
@@ -53,6 +55,7 @@ COMMANDS = {
     "completion": ("completion", "Print a script for the completion of your shell."),
     "schema": ("schema", "Show the layout of the store, or migrate it."),
     "doctor": ("doctor", "Examine the store, and say what to improve."),
+    "import": ("importing", "Move what waits in another system into Tenure."),
     "check": ("check", "Say whether new code would run what is in the queues."),
 }
 """The module of each command and its line in the help, in the order of the help, which imports none of them."""
@@ -70,7 +73,7 @@ class Commands(click.Group):
             hint = f"did you mean {close[0]!r}?" if close else "tenure --help lists them all."
             raise CommandError(f"there is no command {cmd_name!r}: {hint}")
         module = importlib.import_module(f"tenure.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
+        command: click.Command = getattr(module, f"{cmd_name}_" if keyword.iskeyword(cmd_name) else cmd_name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002

@@ -1,4 +1,4 @@
-"""serve: runs `tenure work` in one of its three modes: alone, as a supervisor, or as a process of one."""
+"""serve: runs `tenure work` or `tenure bridge` in one of three modes: alone, as supervisor, or as a process of one."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tenure.app import App
     from tenure.worker.worker import Worker
 
-__all__ = ["serve"]
+__all__ = ["Given", "Program", "serve"]
 
 Given = Mapping[str, Any]
 """Options of the command by name."""
@@ -41,30 +41,56 @@ GRACE = 15.0
 """Seconds that a worker has to stop, beyond its own timeouts, before its supervisor kills it."""
 
 
-def serve(given: Given, arguments: Sequence[str], supervised: int | None) -> NoReturn:
+# A supervisor does not need the app, so only what needs it imports it.
+
+
+class Program:
+    """What `tenure work` runs; `tenure bridge` has another."""
+
+    command = "work"
+    """The command that a supervisor starts its processes with."""
+
+    def load(self, given: Given) -> App:
+        """Import the app. `CommandError` if that fails."""
+        from tenure.cli.target import load_app
+
+        return load_app(given["target"])
+
+    def worker(self, app: App, options: WorkerOptions) -> Worker:
+        """Make the worker of one process."""
+        from tenure.worker.worker import Worker
+
+        return Worker(app, options)
+
+    def served(self, given: Given) -> str:
+        """What the workers serve, as a phrase."""
+        return f"queues {','.join(given['queues']) or '*'}"
+
+
+def serve(given: Given, arguments: Sequence[str], supervised: int | None, program: Program) -> NoReturn:
     """Run jobs with these options. `arguments` is the command line, which a supervisor passes on to its processes.
 
     `supervised`: in a process of a supervisor, the file descriptor of its connection to it; else None.
     """
     options = _worker_options(given)
     if supervised is not None:
-        _work_supervised(given, options, supervised)
+        _work_supervised(given, options, supervised, program)
     # Pid 1 of a container inherits every orphaned process there and has to reap it, which the supervisor does.
     if given["processes"] > 1 or any(given[name] for name in NEED_SUPERVISOR) or os.getpid() == 1:
-        _supervise(given, options, arguments)
-    _work_alone(given, options)
+        _supervise(given, options, arguments, program)
+    _work_alone(given, options, program)
 
 
-def _work_alone(given: Given, options: WorkerOptions) -> NoReturn:
+def _work_alone(given: Given, options: WorkerOptions, program: Program) -> NoReturn:
     with pidfile(given["pidfile"]), _hup_as_term():
-        app = _app(given)
-        print_message(_summary(app.url, _tasks(app, options), given))
-        worker = _worker(app, options)
+        app = _app(given, program)
+        print_message(_summary(app.url, _tasks(app, options), given, program))
+        worker = program.worker(app, options)
         worker.early_signals = early.received
         sys.exit(worker.run(until_empty=given["until_empty"]))
 
 
-def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -> NoReturn:
+def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str], program: Program) -> NoReturn:
     """Start processes that run the jobs, and replace those that end. The app is not imported here."""
     with contextlib.ExitStack() as stack:
         background = stack.enter_context(Background()) if given["background"] else None
@@ -72,14 +98,14 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         log_to_stderr(_level(given), given["log_format"])
 
         def begun(url: str, tasks: str) -> None:
-            print_message(_summary(url, tasks, given))
+            print_message(_summary(url, tasks, given, program))
             if background is not None:
                 background.report_started()
 
         # -B: if a module is written twice within a second, its cache may be of the first version.
         flags = ["-B"] if given["reload"] else []
         supervisor = Supervisor(
-            lambda fd: [sys.executable, *flags, "-m", "tenure", "work", "--supervised", str(fd), *arguments],
+            lambda fd: [sys.executable, *flags, "-m", "tenure", program.command, "--supervised", str(fd), *arguments],
             processes=given["processes"],
             kill_after=_stop_timeouts(options),
             until_empty=given["until_empty"],
@@ -94,12 +120,12 @@ def _supervise(given: Given, options: WorkerOptions, arguments: Sequence[str]) -
         sys.exit(supervisor.run())
 
 
-def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
+def _work_supervised(given: Given, options: WorkerOptions, fd: int, program: Program) -> NoReturn:
     """Run jobs as a process of a supervisor, and report to it."""
     tether = Tether(fd, files=given["reload"], health=options.health_port is not None)
     tether.hello(early.received)
     try:
-        app = _app(given)
+        app = _app(given, program)
         if given["processes"] > 1 and app.url.startswith("memory:"):
             raise CommandError(
                 "memory:// works in one process only, and -p asks for several: use sqlite:///, redis:// or postgresql://"
@@ -107,7 +133,7 @@ def _work_supervised(given: Given, options: WorkerOptions, fd: int) -> NoReturn:
         # The id that was given is the prefix of a new id for each process. The health check has one port, on which the supervisor
         # answers for all processes.
         worker_id = None if options.id is None else f"{options.id}:{secrets.token_hex(4)}"
-        worker = _worker(app, replace(options, id=worker_id, health_port=None))
+        worker = program.worker(app, replace(options, id=worker_id, health_port=None))
         worker.tether = tether
         tether.send_files()
         tether.send(ready=True, url=app.url, tasks=_tasks(app, options))
@@ -151,14 +177,11 @@ def _stop_timeouts(options: WorkerOptions) -> dict[signal.Signals, float | None]
     }
 
 
-# A supervisor does not need these imports, so the functions that do import them.
-
-
-def _app(given: Given) -> App:
-    from tenure.cli.target import load_app, show_traceback
+def _app(given: Given, program: Program) -> App:
+    from tenure.cli.target import show_traceback
 
     try:
-        app = load_app(given["target"])
+        app = program.load(given)
     except CommandError as refusal:
         if refusal.__cause__ is not None:
             if not given["verbose"]:
@@ -173,12 +196,6 @@ def _app(given: Given) -> App:
     return app
 
 
-def _worker(app: App, options: WorkerOptions) -> Worker:
-    from tenure.worker.worker import Worker
-
-    return Worker(app, options)
-
-
 def _tasks(app: App, options: WorkerOptions) -> str:
     """Names of the tasks that the workers run, as a phrase."""
     from tenure.worker.settings import SettingsByTask, shortened
@@ -190,12 +207,12 @@ def _level(given: Given) -> str:
     return str(given["log_level"] or ("warning", "info", "debug")[min(given["verbose"], 2)])
 
 
-def _summary(url: str, tasks: str, given: Given) -> str:
+def _summary(url: str, tasks: str, given: Given, program: Program) -> str:
     from tenure.stores import masked
 
-    queues, concurrency, processes = ",".join(given["queues"]) or "*", given["concurrency"], given["processes"]
+    concurrency, processes = given["concurrency"], given["processes"]
     many = f" in each of {processes} processes" if processes > 1 else ""
-    return f"at work on {masked(url)}, queues {queues}, tasks {tasks}, {concurrency} at a time{many}"
+    return f"at work on {masked(url)}, {program.served(given)}, tasks {tasks}, {concurrency} at a time{many}"
 
 
 def _files_of(error: BaseException, target: str) -> list[str]:

@@ -19,7 +19,7 @@ from tenure.cli.messages import CommandError
 from tenure.core.escape import escaped
 from tenure.worker.supervision.sources import app_files
 
-__all__ = ["load_app", "show_traceback"]
+__all__ = ["import_included", "load", "load_app", "show_traceback"]
 
 
 def load_app(target: str) -> App:
@@ -27,20 +27,31 @@ def load_app(target: str) -> App:
 
     Raises `CommandError` with one sentence, which suggests the closest existing name.
     """
+    _, found = load(target, App)
+    if not isinstance(found, App):
+        raise CommandError(f"{target} is of type {type(found).__name__}, not an App")
+    import_included(found)
+    return found
+
+
+def load(target: str, *kinds: type) -> tuple[ModuleType, object]:
+    """Import the module or file; returns it and what the target names there. If that is missing, one of `kinds` is suggested."""
     where, colon, attribute = target.rpartition(":")
     if not colon:
         where, attribute = target, "app"
     module = _file(where) if where.endswith(".py") else _module(where)
     try:
-        found = getattr(module, attribute)
+        return module, getattr(module, attribute)
     except AttributeError:
-        apps = [name for name, value in vars(module).items() if isinstance(value, App)]
-        raise CommandError(f"{where} has no attribute {attribute!r}{_hint(attribute, apps or vars(module))}") from None
-    if not isinstance(found, App):
-        raise CommandError(f"{target} is of type {type(found).__name__}, not an App")
-    for name in found.internals.included:  # importing one may add others
+        fitting = [name for name, value in vars(module).items() if isinstance(value, kinds)]
+        hint = _hint(attribute, fitting or vars(module))
+        raise CommandError(f"{where} has no attribute {attribute!r}{hint}") from None
+
+
+def import_included(app: App) -> None:
+    """Import the modules that the app includes."""
+    for name in app.internals.included:  # importing one may add others
         _module(name)
-    return found
 
 
 def _module(name: str) -> ModuleType:

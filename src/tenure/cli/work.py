@@ -10,7 +10,7 @@ import click
 
 from tenure.core.options import WorkerOptions
 
-__all__ = ["work"]
+__all__ = ["ARGUMENTS", "WorkCommand", "split_names", "work"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -75,10 +75,11 @@ KINDS: Mapping[str, tuple[Any, str | None]] = {
 
 def list_option(*names: str, help: str) -> Callable[[F], F]:  # noqa: A002
     """An option that takes several names: `-q a,b -q c` is a, b, c."""
-    return option(*names, multiple=True, callback=_names, metavar="NAMES", help=help)
+    return option(*names, multiple=True, callback=split_names, metavar="NAMES", help=help)
 
 
-def _names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001
+def split_names(ctx: click.Context, parameter: click.Parameter, values: tuple[str, ...]) -> tuple[str, ...]:  # noqa: ARG001
+    """The names in the values of an option, which have commas between them."""
     return tuple(name for value in values for part in value.split(",") if (name := part.strip()))
 
 
@@ -165,6 +166,6 @@ def work(ctx: click.Context, /, supervised: int | None, **given: Any) -> None:
 
     Exit status: 0 if it was stopped or has nothing left to run, 1 after an error, 2 if it refuses its arguments or the app.
     """
-    from tenure.cli.service import serve
+    from tenure.cli.service import Program, serve
 
-    serve(given, ctx.meta[ARGUMENTS], supervised)
+    serve(given, ctx.meta[ARGUMENTS], supervised, Program())

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
 from tenure.cli.document import emit, json_option
-from tenure.cli.messages import CommandError, print_message
+from tenure.cli.messages import CommandError
+from tenure.cli.progress import progress
 
 if TYPE_CHECKING:
     from tenure.app import App
@@ -167,36 +167,10 @@ def _unserved(queues: list[QueueInfo], is_served: Serves) -> list[Finding]:
 
 
 async def _walk(jobs: AsyncIterator[list[JobRecord]], look_at: Callable[..., object], number: int) -> None:
-    with _progress(number) as advance:
+    with progress(number, "looked at", "jobs", EVERY) as advance:
         async for page in jobs:
             await look_at(page)  # type: ignore[misc]
             advance(len(page))
-
-
-@contextmanager
-def _progress(number: int) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr while jobs are read; where that is no terminal, a line for each `EVERY` jobs."""
-    import sys
-
-    if not sys.stderr.isatty():
-        done = 0
-
-        def count(jobs: int) -> None:
-            nonlocal done
-            if (done + jobs) // EVERY > done // EVERY:
-                print_message(f"looked at {done + jobs:,} of about {number:,} jobs")
-            done += jobs
-
-        yield count
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
-
-    from tenure.cli.display import console
-
-    columns = BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console(stderr=True), transient=True) as bar:
-        reading = bar.add_task("reading", total=number)
-        yield lambda jobs: bar.advance(reading, jobs)
 
 
 def _show(findings: list[Finding], facts: dict[str, object], *, as_json: bool) -> None:
