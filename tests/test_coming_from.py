@@ -1,4 +1,4 @@
-"""Every name in the middle column of docs/coming-from.md exists."""
+"""Every name in the middle column of docs/coming-from.md and of the guides in docs/coming exists."""
 
 from __future__ import annotations
 
@@ -8,24 +8,31 @@ import re
 import signal
 import typing
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 import tenure
 import tenure.core.keywords
-from tenure import AbortReason, App, Context, Flow, FlowRun, Job, Next
+from tenure import AbortReason, App, Context, Cron, Flow, FlowRun, Job, Next
 from tenure.cli.work import work
 from tenure.jobs.by_hand import Held
 from tenure.tasks.flow import FlowWorkers, Starter
 from tenure.tasks.task import Caller
+from tenure.testing import kit
 from tenure.worker.signals import HANDLED_SIGNALS
 from tenure.worker.worker import Worker
 
-from .documentation import ROOT, option_errors, prose, spans, variables
+from .documentation import ROOT, blocks, option_errors, prose, spans, variables
 
 PAGE = ROOT / "docs" / "coming-from.md"
 SYSTEMS = ("Guild queues", "Worqr", "Queuert", "Resque", "hworker")
+
+INDEX = ROOT / "docs" / "coming" / "README.md"
+GUIDES = sorted(set(INDEX.parent.glob("*.md")) - {INDEX})
+PARTS = ["Before and after", "Names", "What surprises", "How to move", "What Tenure does not have"]
+"""The sections of each guide, in their order."""
 
 REASONS = frozenset(reason.value for reason in AbortReason)
 SIGNALS = frozenset(
@@ -33,7 +40,7 @@ SIGNALS = frozenset(
 )  # that one is the supervisor's
 OPTIONS = frozenset(name for each in work.params for name in (*each.opts, *each.secondary_opts))
 PLACEHOLDERS = frozenset(
-    {"name", "url", "queue", "payload", "value", "step", "run_id", "job_id", "worker_id", "results"}
+    {"name", "url", "queue", "payload", "value", "step", "run_id", "job_id", "worker_id", "results", "call", "when"}
 )
 """Names that stand for values of the reader, and `results`, a parameter of steps."""
 
@@ -49,18 +56,28 @@ class Row(NamedTuple):
 
 
 def rows() -> Iterator[Row]:
+    """The rows of the page of five systems."""
     for section in re.split(r"^## ", prose(PAGE), flags=re.MULTILINE)[1:]:
-        for line in re.findall(r"^\|(.+)\|$", section, re.MULTILINE):
-            theirs, ours, difference = (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
-            if ours not in ("Tenure", "---"):
-                yield Row(section.partition("\n")[0], theirs, ours, difference)
+        yield from _rows(section.partition("\n")[0], section)
+
+
+def rows_of_guides() -> Iterator[Row]:
+    for guide in GUIDES:
+        yield from _rows(guide.stem, prose(guide))
+
+
+def _rows(system: str, text: str) -> Iterator[Row]:
+    for line in re.findall(r"^\|(.+)\|$", text, re.MULTILINE):
+        theirs, ours, difference = (cell.strip() for cell in re.split(r"(?<!\\)\|", line))
+        if ours not in ("Tenure", "---"):
+            yield Row(system, theirs, ours, difference)
 
 
 @pytest.fixture(scope="module")
 def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, object]]:
     """The objects that the page names. They are real, because some attributes exist only on instances."""
     app = App(f"sqlite:///{tmp_path_factory.mktemp('coming')}/jobs.db", retry=None)
-    found: dict[str, object] = {"app": app, "events": tenure.events}
+    found: dict[str, object] = {"app": app, "events": tenure.events, "kit": kit}
     flow = app.flow("flow", lookup=["customer"])
 
     @app.task
@@ -83,6 +100,7 @@ def things(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Mapping[str, ob
     task.enqueue()
     [held] = app.lease("default")
     found.update(task=task, flow=flow, job=job.refresh(), run=run.refresh(), held=held, worker=app.worker())
+    found["schedule"] = app.create_schedule("nightly", task.bind(), Cron("@daily"))
     yield found
     app.close()
 
@@ -138,7 +156,7 @@ def _resolved(node: ast.expr, things: Mapping[str, object]) -> object:
             for element in elements:
                 _resolved(element, things)
             return None
-        case ast.Constant():
+        case ast.Constant() | ast.UnaryOp(ast.USub(), ast.Constant()):
             return None
         case _:
             raise LookupError("cannot be resolved: write it as an attribute or a call")
@@ -166,7 +184,8 @@ def _given_by(called: Any) -> object:
 
 
 def test_every_name_is_there(things: Mapping[str, object]) -> None:
-    gone = {span: why for row in rows() for span in spans(row.ours) if (why := missing(span, things))}
+    found = [*rows(), *rows_of_guides()]
+    gone = {span: why for row in found for span in spans(row.ours) if (why := missing(span, things))}
 
     assert gone == {}
 
@@ -219,3 +238,27 @@ def test_every_section_ends_with_a_program() -> None:
     sections = re.split(r"^## ", PAGE.read_text(), flags=re.MULTILINE)[1:]
 
     assert [section.partition("\n")[0] for section in sections if not section.rstrip().endswith("```")] == []
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_a_guide_has_every_part_and_rows_that_are_whole(guide: Path) -> None:
+    found = [row for row in rows_of_guides() if row.system == guide.stem]
+
+    assert re.findall(r"^## (.+)$", prose(guide), re.MULTILINE) == PARTS
+    assert [row for row in found if not row.theirs or not row.ours] == []
+    assert [row for row in found if row.ours == "none" and not row.difference] == []
+
+
+@pytest.mark.parametrize("guide", GUIDES, ids=lambda guide: guide.stem)
+def test_a_guide_shows_a_program_of_the_other_library_and_runs_ours(guide: Path) -> None:
+    before, after, *_ = (block for block in blocks(guide) if block.language == "python")
+
+    assert before.excuse is not None
+    assert guide.stem in before.code
+    assert after.excuse is None
+    assert "from tenure import" in after.code
+
+
+def test_the_index_leads_to_every_guide() -> None:
+    assert GUIDES != []
+    assert {guide.name for guide in GUIDES} - set(re.findall(r"\]\(([^)#]+)", INDEX.read_text())) == set()
