@@ -3,8 +3,8 @@
 VENV := .venv
 BIN := $(VENV)/bin
 STAMPS := $(VENV)/stamps
-# Two test processes more than there are cores: most tests wait for processes and servers.
-JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 2)
+# Four test processes more than there are cores: most tests wait for processes and servers.
+JOBS ?= $(shell expr $$(nproc 2>/dev/null || echo 2) + 4)
 
 # Tests start hundreds of programs. Compiled once, each starts in two thirds of the time, even where the environment forbids bytecode.
 BYTECODE = PYTHONDONTWRITEBYTECODE= PYTHONPYCACHEPREFIX=$(abspath $(VENV))/bytecode
@@ -23,7 +23,7 @@ INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 endif
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-all soak check map picture pictures bench clean
+.PHONY: help demo test test-clients test-all test-django soak check map llms picture pictures bench clean
 
 help: ## Show what there is to make
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## */  make \1\t/' | expand -t 16
@@ -33,6 +33,9 @@ demo: $(STAMPS)/run ## Watch jobs run, fail, retry and survive a kill -9
 
 test: $(STAMPS)/dev ## Run the whole test suite
 	@$(BYTECODE) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(TESTS)
+
+test-clients: $(STAMPS)/dev $(STAMPS)/clients ## Test the bridges beside the real clients of other systems (needs Node)
+	@$(BYTECODE) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal $(wildcard tests/bridges/clients/*/with_client.py)
 
 test-all: $(STAMPS)/dev ## Run the suite at full length, and the short one on every other server and every other Python that is here
 	@set -e; found=; for version in 15 18; do \
@@ -57,6 +60,16 @@ test-all: $(STAMPS)/dev ## Run the suite at full length, and the short one on ev
 		echo "Python $$version"; \
 		$(MAKE) --no-print-directory test VENV=.venv/$$version PYTHON=$$found || exit 1; \
 	done
+	@$(MAKE) --no-print-directory test-django
+
+test-django: ## Run tests/django with Django 6.1 on Python 3.13, if that is here
+	@found=; for python in python3.13 $${PYENV_ROOT:-$$HOME/.pyenv}/versions/3.13.*/bin/python; do \
+		$$python -c '' 2>/dev/null && found=$$python && break; \
+	done; \
+	test -n "$$found" || { echo 'Python 3.13 is not here: Django 6.1 is not tested'; exit 0; }; \
+	$(MAKE) --no-print-directory $(VENV)/django6/stamps/django6 VENV=$(VENV)/django6 PYTHON=$$found && \
+	$(VENV)/django6/bin/python -c 'import django, platform; print("Django", django.__version__, "on Python", platform.python_version())' && \
+	$(BYTECODE) $(VENV)/django6/bin/python -m pytest -n $(JOBS) --dist worksteal -m 'long or not long' tests/django
 
 soak: $(STAMPS)/dev ## Run processes on each store under continuous faults, ten minutes each (MINUTES=, STORES=, SEED=)
 	@$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(if $(STORES),--stores $(STORES)) $(if $(SEED),--seed $(SEED))
@@ -71,6 +84,9 @@ check: $(STAMPS)/dev ## Check format, lint, types and import layers
 map: ## Print all modules, each with the first line of its docstring
 	@$(PYTHON) -m tests.map
 
+llms: $(STAMPS)/dev ## Write llms.txt and llms-full.txt anew, from the pages in docs
+	@$(BIN)/python -m tests.llms
+
 pictures: $(STAMPS)/dev ## Take docs/images/dashboard-*.png anew, of the dashboard at ADDRESS=
 	@$(BIN)/python -m tests.dashboard_pictures '$(ADDRESS)'
 
@@ -81,17 +97,40 @@ bench: $(STAMPS)/bench ## Measure Tenure beside the bare engine and beside other
 	@$(BIN)/python bench/run.py
 
 clean: ## Remove .venv and everything that tools have left
-	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage dist
+	@rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .coverage dist tests/bridges/clients/*/node_modules
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The clients of other systems: those of Node in their own folders, those of Python in an environment that Tenure is not in.
+CLIENTS := $(VENV)/clients
+ifneq ($(shell command -v uv 2>/dev/null),)
+INSTALL_CLIENTS = uv venv --quiet --allow-existing --python $(PYTHON) $(CLIENTS) && uv pip install --quiet --python $(CLIENTS)/bin/python
+else
+INSTALL_CLIENTS = $(PYTHON) -m venv $(CLIENTS) && $(CLIENTS)/bin/python -m pip install --quiet --disable-pip-version-check
+endif
+
+$(STAMPS)/clients: $(STAMPS)/dev $(wildcard tests/bridges/clients/*/package-lock.json) $(wildcard tests/bridges/clients/*/requirements.txt)
+	@command -v npm >/dev/null || { echo 'The clients of other systems need Node 18 or newer, with npm: install it'; exit 1; }
+	@echo 'Installing the clients of other systems ...'
+	@for lock in tests/bridges/clients/*/package-lock.json; do npm ci --silent --no-audit --no-fund --prefix $$(dirname $$lock) || exit 1; done
+	@$(INSTALL_CLIENTS) $(foreach file,$(wildcard tests/bridges/clients/*/requirements.txt),-r $(file))
+	@mkdir -p $(STAMPS) && touch $@
 
 # One stamp for each set of packages; a larger set serves those who need a smaller one.
 $(STAMPS)/run: SERVES := run
 $(STAMPS)/dev: EXTRAS := [dev,fast,postgres,prometheus,redis,web]
 $(STAMPS)/dev: SERVES := run dev
-$(STAMPS)/dev: THEN = $(BIN)/python -m tests.servers.browser
+$(STAMPS)/dev: THEN = $(BIN)/python -m tests.servers.browser; $(BIN)/python -m tests.servers.clients
 $(STAMPS)/bench: EXTRAS := [dev,fast,postgres,prometheus,redis,web,bench]
 $(STAMPS)/bench: SERVES := run dev bench
-$(STAMPS)/bench: THEN = $(BIN)/python -m tests.servers.browser
+$(STAMPS)/bench: THEN = $(BIN)/python -m tests.servers.browser; $(BIN)/python -m tests.servers.clients
+
+# The pinned Django is the last one for Python 3.11.
+$(STAMPS)/django6: pyproject.toml constraints.txt
+	@echo 'Installing into $(VENV) ...'
+	@$(MAKE_VENV)
+	@mkdir -p $(STAMPS) && grep -iv '^django==' constraints.txt >$(STAMPS)/constraints
+	@$(INSTALL) -c $(STAMPS)/constraints -e '.[dev,fast,postgres,redis]' 'django>=6.1,<6.2'
+	@touch $@
 
 $(STAMPS)/%: pyproject.toml constraints.txt
 	@test -n '$(PYTHON)' || { echo 'Tenure needs Python 3.11 or newer: install it, or say PYTHON=/path/to/python3.11'; exit 1; }

@@ -28,7 +28,7 @@ PROMISED = re.findall(
     """,
 )
 
-DECIDED = [f"T{number}" for number in range(1, 24)]
+DECIDED = [f"T{number}" for number in range(1, 26)]
 """Where the systems disagree, or Tenure departs from them."""
 
 SECTIONS = "GWQRHT"

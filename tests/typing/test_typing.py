@@ -21,7 +21,22 @@ def test_mypy_accepts_what_is_right_and_refuses_what_is_wrong() -> None:
     checked = check(
         "mypy",
         "--strict",
-        *(str(HERE / name) for name in ("producing.py", "flowing.py", "hooking.py", "scheduling.py", "kitting.py")),
+        *(
+            str(HERE / name)
+            for name in (
+                "producing.py",
+                "flowing.py",
+                "hooking.py",
+                "scheduling.py",
+                "kitting.py",
+                "serving.py",
+                "tasks_of_django.py",
+                "bridging.py",
+                "guild_queues.py",
+                "declaring.py",
+                "processing.py",
+            )
+        ),
     )
 
     assert checked.returncode == 0, checked.stdout + checked.stderr
