@@ -228,7 +228,7 @@ class Engine:
                 errors.attach(connection)
                 schema.migrate(connection, self.path)
                 schema.void_leases_of_other_boots(connection)
-            self._files.record()
+            self._files.record(connection)
         except BaseException:
             connection.close()
             raise
@@ -239,7 +239,7 @@ class Engine:
         self._files.check()  # a new connection would create a new log
         connection = connect(self.path, self.library, cache_kib=cache_kib)
         try:
-            self._files.record()
+            self._files.record(connection)
         except BaseException:
             connection.close()
             raise

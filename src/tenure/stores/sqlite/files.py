@@ -63,13 +63,17 @@ class Files:
         """Whether the file has been opened before."""
         return self._file is not None
 
-    def record(self) -> None:
-        """Record the current files as those that a new connection has open. `LogGone` if older connections have other ones open."""
+    def record(self, connection: Connection) -> None:
+        """Record the current files as those that this new connection has open. `LogGone` if it, or older ones, have other ones open.
+
+        The log may be deleted even before this. Then the name leads to no file, or to one that this process has not opened.
+        """
         self._real = os.path.realpath(self.path)
         self._file = self._file or _inode(self.path)
-        for suffix in (WAL, SHM):
-            if suffix not in self._log and (found := _inode(self._real + suffix)) is not None:
-                self._log[suffix] = found
+        new = {suffix: _inode(self._real + suffix) for suffix in (WAL, SHM) if suffix not in self._log}
+        if not all(open_here(self._real + suffix) for suffix in new) and _has_log(connection):
+            raise self._log_gone()
+        self._log.update((suffix, inode) for suffix, inode in new.items() if inode is not None)
         self._examine()
 
     def forget_log(self) -> None:
@@ -96,10 +100,13 @@ class Files:
         if self.lost or any(_inode(self._real + suffix) != inode for suffix, inode in self._log.items()):
             self.lost = True
             self._quiet = None
-            raise LogGone(
-                f"the log of {self.path!r} ({WAL} or {SHM}) was deleted or replaced while in use: nothing was stored now, try again. "
-                "Delete it only with no program running"
-            )
+            raise self._log_gone()
+
+    def _log_gone(self) -> LogGone:
+        return LogGone(
+            f"the log of {self.path!r} ({WAL} or {SHM}) was deleted or replaced while in use: nothing was stored now, try again. "
+            "Delete it only with no program running"
+        )
 
     def save(self, connection: Connection) -> bool:
         """Checkpoint the deleted log, which `connection` still has open, into the file. Returns False if that does not work yet.
@@ -151,6 +158,12 @@ def _in_use(path: str) -> bool:
         return False
     finally:
         os.close(file)
+
+
+def _has_log(connection: Connection) -> bool:
+    """Whether SQLite uses a log: on some network file systems it cannot."""
+    [[mode]] = connection.execute("PRAGMA journal_mode").fetchall()
+    return mode == "wal"
 
 
 def _is_short(error: Exception) -> bool:
