@@ -170,7 +170,9 @@ async def test_a_log_that_is_deleted_while_the_file_is_opened_is_noticed(
 
     monkeypatch.setattr(schema, "void_leases_of_other_boots", prepare_and_delete)
     store = SqliteStore(path)
-    with pytest.raises(StoreUnavailable, match="was deleted or replaced while in use: nothing was stored now, try again"):
+    with pytest.raises(
+        StoreUnavailable, match="was deleted or replaced while in use: nothing was stored now, try again"
+    ):
         await store.enqueue([a_job()])
 
     job = a_job()

@@ -165,8 +165,6 @@ class BridgeSource(Source):
         job = attempt.lease.job
         if job.queue.startswith(self._prefix):
             self._slots[job.id] = slot
-            if self._foreign.custody_is_hold and job.id not in self._mine:
-                self._unsure.add(job.id)  # its owner may have died, and the other system have taken it back since
             self._clerk.began(Begun(job.id, slot))
             if (own := self._mine.get(job.id)) is not None:
                 own.waiting = False
