@@ -163,7 +163,7 @@ def _in_use(path: str) -> bool:
 def _has_log(connection: Connection) -> bool:
     """Whether SQLite uses a log: on some network file systems it cannot."""
     [[mode]] = connection.execute("PRAGMA journal_mode").fetchall()
-    return mode == "wal"
+    return bool(mode == "wal")
 
 
 def _is_short(error: Exception) -> bool:
