@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -46,12 +45,10 @@ async def test_a_new_job_wakes_one_of_a_hundred_idle_workers(
     await asyncio.sleep(0.5)
     before = len(wire.calls["settle_and_lease"])
 
-    began = time.monotonic()
     for _ in range(JOBS):
         job = await quick.aenqueue()
         await job.aresult(timeout=10)
 
     leases = len(wire.calls["settle_and_lease"]) - before
-    # Two each, and a few of workers that looked for queues just then.
-    assert leases <= 2.5 * JOBS
-    assert time.monotonic() - began < 20
+    # Two each, and those of workers that looked for queues meanwhile: more on a slow machine. Waking all would take 100 each.
+    assert leases <= 5 * JOBS
