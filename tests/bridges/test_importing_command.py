@@ -63,6 +63,20 @@ def test_it_shows_what_it_would_do_then_does_it(foreign: Foreign, target: str) -
 
 
 @pytest.mark.parametrize("dry_run", [True, False])
+def test_an_import_that_finds_nothing_says_what_to_check(foreign: Foreign, target: str, dry_run: bool) -> None:
+    foreign.push("math", "Add", 1, 2)
+    options = ["--dry-run"] if dry_run else []
+
+    elsewhere = run(foreign, target, "-q", "maths", *options)
+    wrong = run(foreign, target, "--prefix", "res", *options)
+
+    assert (elsewhere.exit_code, wrong.exit_code) == (0, 0)
+    assert "nothing in the queues asked for; others have entries: math (see --queues)" in elsewhere.stderr
+    assert "if there should be, check its database and --prefix" in wrong.stderr
+    assert len(foreign.waiting("math")) == 1
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
 def test_what_is_left_is_listed_and_the_exit_code_is_1(foreign: Foreign, target: str, dry_run: bool) -> None:
     foreign.push("math", "Unknown\x1b[31m", 1)
     foreign.push("math", "Add", 1, 2)

@@ -97,12 +97,25 @@ async def _imported(
             await importing.check_workers()
         with progress(await importing.total(), "looked at" if dry_run else "moved", "entries", EVERY) as advance:
             account = await (importing.look(advance) if dry_run else _moved(app, origin, importing, advance))
+        if not account.found:
+            _say_what_to_check(origin, await importing.other_queues())
     finally:
         await origin.close()
         await app.aclose()
     _show(account, origin, dry_run=dry_run, as_json=as_json)
     if account.left or account.difference is not None:
         raise click.exceptions.Exit(1)
+
+
+def _say_what_to_check(origin: Origin, others: Sequence[str]) -> None:
+    """Nothing was found: name the option that may be wrong."""
+    if others:
+        more = ", …" if len(others) > 5 else ""
+        print_message(
+            f"nothing in the queues asked for; others have entries: {', '.join(others[:5])}{more} (see --queues)"
+        )
+    else:
+        print_message(f"nothing at {origin.shown}: if there should be, check its database and --prefix")
 
 
 async def _moved(app: App, origin: Origin, importing: Import, advance: Callable[[int], None]) -> Account:

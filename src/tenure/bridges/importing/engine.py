@@ -78,6 +78,13 @@ class Import:
         """How many entries there are to look at or to move."""
         return len(await self._origin.in_custody()) + sum(map(self._number, await self._places()))
 
+    async def other_queues(self) -> list[str]:
+        """Queues of the other system that have entries and were not asked for, by name."""
+        places = await self._origin.places()
+        return sorted(
+            {each.queue for each in places if each.count and each.queue and not self._judge.asks_for(each.queue)}
+        )
+
     async def look(self, progress: Progress = lambda _: None) -> Account:
         """Read everything, and say what would become of it. Changes nothing; `moved` and `left` are what would be."""
         account = Account()
