@@ -213,6 +213,18 @@ def test_an_unknown_class_and_bad_bytes_fail_visibly_and_the_worker_goes_on(
     assert said[0].startswith("an entry in queue math fails without a job: UnknownTask: no task named 'Nothing::Here'")
 
 
+@pytest.mark.parametrize("queues", [["math"], ["*"]])
+def test_a_bridge_says_once_that_its_namespace_has_no_queue(
+    resque: Resque, there: Any, caplog: pytest.LogCaptureFixture, queues: list[str]
+) -> None:
+    resque.worker(queues).run(until_empty=True)
+    there.sadd("resque:queues", "math")
+    resque.worker(queues).run(until_empty=True)
+
+    [said] = [record.getMessage() for record in caplog.records if record.name == "tenure.bridges"]
+    assert said.endswith("namespace resque yet: if that is wrong, check the URL and the namespace")
+
+
 def test_a_failure_can_be_retried_after_a_deploy(app: App, resque: Resque, there: Any) -> None:
     push(there, "math", entry("late", 1))
     resque.worker(["math"]).run(until_empty=True)

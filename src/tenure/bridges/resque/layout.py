@@ -73,6 +73,10 @@ class ResqueForeign(RedisForeign):
         self._entered = [self._slots.of(slot) for slot in range(1, slots + 1)]
         await self.run("enter", self.prefix, owner, self._owner, *self._entered)
         self._owner = owner
+        if not await self.command("EXISTS", f"{self.prefix}:queues"):
+            log.warning(
+                "no queue exists in namespace %s yet: if that is wrong, check the URL and the namespace", self.prefix
+            )
         if self._prune:
             await self._prune_dead(self._entered[0])
 
